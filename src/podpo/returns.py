@@ -66,3 +66,12 @@ def next_state_values(
 def standardize(advantages: Tensor, mean: Tensor, std: Tensor) -> Tensor:
     """Zero mean and unit variance, given the moments (those of all ranks when training is distributed)."""
     return (advantages - mean) / (std + 1e-8)
+
+
+def value_loss(values: Tensor, old_values: Tensor, returns: Tensor, clip: float | None) -> Tensor:
+    """PPO's value loss: squared error, the worse of moved freely and moved by at most `clip`. Any shapes alike."""
+    error = (values - returns).square()
+    if clip is None:
+        return error.mean()
+    clipped = old_values + (values - old_values).clamp(-clip, clip)
+    return torch.maximum(error, (clipped - returns).square()).mean()

@@ -1,0 +1,390 @@
+"""PODPO as the one class that an rsl_rl runner calls: `algorithm.class_name: "podpo:PODPO"`.
+
+Each iteration collects a rollout, estimates normalised advantages and then, for a few epochs of minibatches,
+pulls G candidate actions towards the action of every positive-advantage sample (the drifting loss) and fits the
+critic to all samples (PPO's value loss). No likelihood, no ratio, no KL divergence, no clipping of the actor.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from rsl_rl.env import VecEnv
+from rsl_rl.models import MLPModel
+from rsl_rl.storage import RolloutStorage
+from rsl_rl.utils import resolve_obs_groups, resolve_optimizer
+from tensordict import TensorDict
+from torch import Tensor, nn
+
+from podpo import drift
+from podpo.actor import OneStepActor
+from podpo.config import ConfigError, PODPOConfig, require
+from podpo.ppo_config import read_actor, read_algorithm, read_critic
+from podpo.ranks import Ranks
+from podpo.returns import gae, next_state_values, standardize, value_loss
+
+NUM_PROBES = 1024
+"""Samples on which the displacement of an update is measured."""
+STEP_SIZE_RANGE = (1e-5, 1e-2)
+STEP_SIZE_FACTOR = 1.5
+
+
+class Samples(NamedTuple):
+    """A rollout, flattened over steps and environments."""
+
+    obs: TensorDict
+    actions: Tensor
+    values: Tensor
+    returns: Tensor
+    advantages: Tensor
+
+
+class PODPO:
+    """Positive-Only Drifting Policy Optimization."""
+
+    rnd = None
+    intrinsic_rewards = None
+
+    def __init__(
+        self,
+        actor: OneStepActor,
+        critic: MLPModel,
+        storage: RolloutStorage,
+        config: PODPOConfig | None = None,
+        device: str = "cpu",
+        multi_gpu_cfg: dict[str, int] | None = None,
+    ) -> None:
+        self.config = config = config or PODPOConfig()
+        require(
+            config.step_size != "linear" or bool(config.decay_iterations),
+            "step_size",
+            config.step_size,
+            "set decay_iterations to the length of the run",
+        )
+        self.device = device
+        self.ranks = Ranks(multi_gpu_cfg)
+        self.actor = actor.to(device)
+        self.critic = critic.to(device)
+        self.averaged_actor = copy.deepcopy(self.actor) if config.ema_decay else None
+        self.learning_rate = config.learning_rate
+        groups = [{"params": list(model.parameters())} for model in (self.actor, self.critic)]
+        self.optimizer: torch.optim.Optimizer = resolve_optimizer(config.optimizer)(groups, lr=self.learning_rate)  # pyright: ignore[reportCallIssue, reportAttributeAccessIssue]
+        self.storage = storage
+        self.transition = RolloutStorage.Transition()
+        self.time_outs = torch.zeros_like(storage.rewards[..., 0])
+        self.final_values = torch.zeros_like(self.time_outs)
+        self.has_final_values = False
+        self.iteration = 0
+        self.diagnostics: dict[str, float] = {}
+        """`Drift/*` of the latest update."""
+        self._unlogged: dict[str, float] = {}
+
+    # Rollout ------------------------------------------------------------------------------------------------
+
+    def act(self, obs: TensorDict) -> Tensor:
+        """Sampled actions `[num_envs, D]`, as executed and stored."""
+        actions = self.actor(obs, stochastic_output=True).detach()
+        if self.config.exploration_std:
+            actions = actions + self.config.exploration_std * torch.randn_like(actions)
+        transition = self.transition
+        transition.observations, transition.actions = obs, actions
+        transition.values = self.critic(obs).detach()
+        transition.actions_log_prob = torch.zeros(len(actions), device=actions.device)
+        transition.distribution_params = ()
+        return actions
+
+    def process_env_step(self, obs: TensorDict, rewards: Tensor, dones: Tensor, extras: dict[str, Any]) -> None:
+        """Store what the environment answered. `extras` may hold `time_outs` `[num_envs]` and `final_obs`, the
+        observations before the reset, read where an environment ran out of time."""
+        step = self.storage.step
+        self.transition.rewards = rewards.clone()
+        self.transition.dones = dones
+        self.storage.add_transition(self.transition)
+        self.transition.clear()
+        time_outs = extras.get("time_outs", torch.zeros_like(rewards)).to(self.device)
+        self.time_outs[step] = time_outs
+        if self.config.exact_time_outs and "final_obs" in extras:
+            self._value_final_obs(extras["final_obs"], time_outs, step)
+        self._hand_out_diagnostics(extras, is_last_step=step + 1 == self.storage.num_transitions_per_env)
+
+    def compute_returns(self, obs: TensorDict) -> None:
+        """Fill in the storage's value targets and advantages, the latter normalised over all ranks' rollouts."""
+        rollout, config = self.storage, self.config
+        values, truncated = rollout.values.squeeze(-1), self.time_outs
+        terminated = rollout.dones.squeeze(-1).float() * (1 - truncated)
+        last_values = self.critic(obs).detach().squeeze(-1)
+        final_values = self.final_values if self.has_final_values else None
+        next_values = next_state_values(values, last_values, truncated, final_values)
+        rewards = rollout.rewards.squeeze(-1)
+        advantages, returns = gae(
+            rewards, values, next_values, terminated, truncated, config.gamma, config.lam
+        )
+        rollout.returns.copy_(returns.unsqueeze(-1))
+        rollout.advantages.copy_(standardize(advantages, *self.ranks.moments(advantages)).unsqueeze(-1))
+
+    # Update -------------------------------------------------------------------------------------------------
+
+    def update(self) -> dict[str, float]:
+        """Train actor and critic on the rollout; returns mean losses and leaves `diagnostics` behind."""
+        samples = self._samples()
+        positives = (samples.advantages > 0).nonzero().squeeze(-1)
+        loss_count = self._loss_count(positives, samples.advantages)
+        probe = self._probe(samples.obs)
+        measured: dict[str, Tensor] = {}
+        totals = torch.zeros(4, device=self.device)
+
+        for actor_batch, critic_batch in self._minibatches(positives, len(samples.advantages)):
+            x, y_pos = self._candidates(samples, actor_batch)
+            if not measured and len(x):
+                measured = self._measure_field(x.detach(), y_pos)
+            loss_drift = self._drift_loss(x, y_pos, samples.advantages[actor_batch], loss_count)
+            loss_value = self._value_loss(samples, critic_batch)
+            actor_norm, critic_norm = self._step(loss_drift + self.config.value_loss_coef * loss_value)
+            totals += torch.stack([loss_value.detach(), loss_drift.detach(), actor_norm, critic_norm])
+
+        measured["displacement"] = self.ranks.mean(self._displacement(*probe))
+        measured["positive_fraction"] = (samples.advantages > 0).float().mean()
+        return self._finish(samples, totals, measured)
+
+    def _samples(self) -> Samples:
+        storage = self.storage
+        flat = (storage.actions, storage.values, storage.returns, storage.advantages)
+        actions, values, returns, advantages = (tensor.flatten(0, 1) for tensor in flat)
+        observations = storage.observations.flatten(0, 1)
+        assert isinstance(observations, TensorDict)
+        return Samples(observations, actions, values, returns, advantages.squeeze(-1))
+
+    def _minibatches(self, positives: Tensor, num_samples: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Index pairs: positive samples for the actor, any samples for the critic.
+
+        A minibatch without positives still counts: every rank must take as many steps as the others.
+        """
+        device, num_batches = positives.device, self.config.num_mini_batches
+        for _ in range(self.config.num_learning_epochs):
+            shuffled_positives = positives[torch.randperm(len(positives), device=device)]
+            shuffled = torch.randperm(num_samples, device=device)
+            yield from zip(
+                shuffled_positives.tensor_split(num_batches), shuffled.tensor_split(num_batches), strict=True
+            )
+
+    def _loss_count(self, positives: Tensor, advantages: Tensor) -> float:
+        """What the drifting loss of a minibatch is divided by: B_pos, in the mean over ranks."""
+        averaged = positives if self.config.average_over == "positives" else advantages
+        count = self.ranks.mean(torch.tensor(float(len(averaged)), device=self.device)).item()
+        return max(count / self.config.num_mini_batches, 1.0)
+
+    def _candidates(self, samples: Samples, batch: Tensor) -> tuple[Tensor, Tensor]:
+        """Fresh candidates x `[B_pos, G, D]` and the rollout's actions y_pos `[B_pos, 1, D]`."""
+        latent = self.actor.get_latent(samples.obs[batch])
+        noise = self.actor.sample_noise(len(latent), self.config.num_candidates)
+        return self.actor.generate(latent, noise), samples.actions[batch].unsqueeze(1)
+
+    def _drift_loss(self, x: Tensor, y_pos: Tensor, advantages: Tensor, count: float) -> Tensor:
+        config = self.config
+        V = drift.candidate_V(x.detach(), y_pos, config.pool_size, **self._field_options())
+        if config.V_rms is not None:
+            V = V * (config.V_rms / drift.rms(V))
+        V, w = drift.weigh(V, advantages, config.beta, config.weighting, config.match_mean_weight)
+        return drift.drift_loss(x, V, w, count, config.over_actions)
+
+    def _value_loss(self, samples: Samples, batch: Tensor) -> Tensor:
+        clip = self.config.clip_param if self.config.use_clipped_value_loss else None
+        values = self.critic(samples.obs[batch])
+        return value_loss(values, samples.values[batch], samples.returns[batch], clip)
+
+    def _step(self, loss: Tensor) -> tuple[Tensor, Tensor]:
+        """One step of the optimiser; returns the gradient norms of actor (never clipped) and critic."""
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.reduce_parameters()
+        actor_norm = nn.utils.clip_grad_norm_(self.actor.parameters(), float("inf"))
+        critic_norm = nn.utils.clip_grad_norm_(self.critic.parameters(), self.config.max_grad_norm)
+        self.optimizer.step()
+        return actor_norm, critic_norm
+
+    def _finish(self, samples: Samples, totals: Tensor, measured: dict[str, Tensor]) -> dict[str, float]:
+        """Everything that follows the last minibatch, the transfer of all metrics in one piece included."""
+        self._update_normalizers(samples.obs)
+        self._average_actor()
+        self.storage.clear()
+        self.iteration += 1
+
+        names = list(measured)
+        num_updates = self.config.num_learning_epochs * self.config.num_mini_batches
+        numbers = torch.cat([totals / num_updates, torch.stack([measured[n].float() for n in names])]).tolist()
+        value, drift_value, actor_norm, critic_norm, *rest = numbers
+        self.diagnostics = {f"Drift/{name}": number for name, number in zip(names, rest, strict=True)}
+        self.diagnostics |= {"Drift/actor_grad_norm": actor_norm, "Drift/critic_grad_norm": critic_norm}
+        self._unlogged = dict(self.diagnostics)
+        self._set_step_size(self.diagnostics["Drift/displacement"])
+        return {"value": value, "drift": drift_value}
+
+    # Measurements and schedules -----------------------------------------------------------------------------
+
+    def _field_options(self) -> dict[str, Any]:
+        config = self.config
+        return {
+            "temperatures": config.temperatures,
+            "mask_self": config.mask_self,
+            "scale": config.scale,
+            "normalize": config.normalize,
+        }
+
+    def _measure_field(self, x: Tensor, y_pos: Tensor) -> dict[str, Tensor]:
+        """Diagnostics of the field that the rollout's own policy meets: the first minibatch, before any step."""
+        self.actor.measured_spread.copy_(x.std(dim=1, correction=0).mean(dim=0))
+        return drift.diagnostics(x, y_pos, x, **self._field_options())
+
+    @torch.no_grad()
+    def _probe(self, obs: TensorDict) -> tuple[TensorDict, Tensor, Tensor]:
+        """Observations, noise and the actions there, before the update."""
+        chosen = obs[torch.randint(len(obs), (min(NUM_PROBES, len(obs)),), device=self.device)]
+        noise = self.actor.sample_noise(len(chosen))
+        return chosen, noise, self.actor.generate(self.actor.get_latent(chosen), noise)
+
+    @torch.no_grad()
+    def _displacement(self, obs: TensorDict, noise: Tensor, before: Tensor) -> Tensor:
+        """How far the update moved the action of the same observation and noise, squared, in spreads."""
+        moved = self.actor.generate(self.actor.get_latent(obs), noise) - before
+        return (moved.square().mean(dim=0) / self.actor.measured_spread.square().clamp_min(1e-12)).mean()
+
+    def _set_step_size(self, displacement: float) -> None:
+        config = self.config
+        if config.step_size == "linear":
+            left = 1 - self.iteration / (config.decay_iterations or 1)
+            self.learning_rate = config.learning_rate * max(left, 0.0)
+        elif config.step_size == "adaptive":
+            low, high = STEP_SIZE_RANGE
+            if displacement > 2 * config.displacement_target:
+                self.learning_rate = max(self.learning_rate / STEP_SIZE_FACTOR, low)
+            elif displacement < config.displacement_target / 2:
+                self.learning_rate = min(self.learning_rate * STEP_SIZE_FACTOR, high)
+        self.optimizer.param_groups[0]["lr"] = self.learning_rate
+
+    def _value_final_obs(self, final_obs: TensorDict, time_outs: Tensor, step: int) -> None:
+        self.has_final_values = True
+        # On a GPU the question would stop the queue; there the critic values all environments each step.
+        if time_outs.is_cuda or time_outs.any():
+            self.final_values[step] = self.critic(final_obs.to(self.device)).detach().squeeze(-1)
+
+    def _hand_out_diagnostics(self, extras: dict[str, Any], is_last_step: bool) -> None:
+        """Let rsl_rl's logger show `Drift/*`: it reads the first dictionary of episode metrics it is given."""
+        key = "episode" if "episode" in extras else "log"
+        if self._unlogged and (key in extras or is_last_step):
+            extras[key] = {**extras.get(key, {}), **self._unlogged}
+            self._unlogged = {}
+
+    def _update_normalizers(self, obs: TensorDict) -> None:
+        models = (self.actor, self.critic)
+        for model in models:
+            model.update_normalization(obs)
+        # rsl_rl syncs normalisers from 5.5 on only.
+        self.ranks.broadcast(model.obs_normalizer for model in models)
+
+    @torch.no_grad()
+    def _average_actor(self) -> None:
+        if self.averaged_actor is None:
+            return
+        for average, current in zip(self.averaged_actor.parameters(), self.actor.parameters(), strict=True):
+            average.lerp_(current, 1 - self.config.ema_decay)
+        for average, current in zip(self.averaged_actor.buffers(), self.actor.buffers(), strict=True):
+            average.copy_(current)
+
+    # What the runner asks for -------------------------------------------------------------------------------
+
+    @staticmethod
+    def construct_algorithm(obs: TensorDict, env: VecEnv, cfg: dict[str, Any], device: str) -> PODPO:
+        """Build PODPO from an rsl_rl config, in which only `algorithm.class_name` need differ from PPO's."""
+        cfg["algorithm"].setdefault("rnd_cfg", None)  # the runner up to 5.4 reads it without asking
+        cfg["obs_groups"] = resolve_obs_groups(obs, cfg.get("obs_groups", {}), ["actor", "critic"])
+        section = dict(cfg["algorithm"])
+        if section.get("decay_iterations") is None:
+            section["decay_iterations"] = cfg.get("max_iterations")
+        config = read_algorithm(section)
+        actor_class, actor_cfg = read_actor(cfg["actor"])
+        critic_class, critic_cfg = read_critic(cfg["critic"])
+        actor = actor_class(obs, cfg["obs_groups"], "actor", env.num_actions, **actor_cfg)
+        critic = critic_class(obs, cfg["obs_groups"], "critic", 1, **critic_cfg)
+        storage = RolloutStorage(
+            "rl", env.num_envs, cfg["num_steps_per_env"], obs, [env.num_actions], device
+        )
+        algorithm = PODPO(actor, critic, storage, config, device, cfg.get("multi_gpu"))
+        if config.init_from:
+            algorithm.start_from(config.init_from)
+        return algorithm
+
+    def start_from(self, path: str | Path) -> None:
+        """Take over the Gaussian policy and the critic of an rsl_rl PPO checkpoint."""
+        if not Path(path).is_file():
+            raise ConfigError(f"init_from = {str(path)!r} cannot work: there is no such file.")
+        checkpoint = torch.load(path, map_location=self.device, weights_only=True)
+        checkpoint = checkpoint.get("algorithm", checkpoint)
+        self.actor.load_gaussian(checkpoint["actor_state_dict"])
+        self.critic.load_state_dict(checkpoint["critic_state_dict"])
+        if self.averaged_actor is not None:
+            self.averaged_actor.load_state_dict(self.actor.state_dict())
+
+    def save(self) -> dict[str, Any]:
+        """Everything that training needs to go on."""
+        saved: dict[str, Any] = {
+            "actor_state_dict": self.actor.state_dict(),
+            "critic_state_dict": self.critic.state_dict(),
+            "optimizer_state_dict": self.optimizer.state_dict(),
+            "podpo_state": {
+                "iteration": self.iteration,
+                "learning_rate": self.learning_rate,
+                "spread": self.actor.measured_spread.clone(),
+            },
+        }
+        if self.averaged_actor is not None:
+            saved["averaged_actor_state_dict"] = self.averaged_actor.state_dict()
+        return saved
+
+    def load(self, loaded_dict: dict[str, Any], load_cfg: dict[str, bool] | None = None, strict: bool = True) -> bool:
+        """Restore what `save` returned; `load_cfg` picks among actor, critic, optimizer, iteration (default all)."""
+        wanted = {"actor": True, "critic": True, "optimizer": True, "iteration": True} if load_cfg is None else load_cfg
+        if "podpo_state" not in loaded_dict:
+            raise ConfigError(
+                "this checkpoint was not written by PODPO; to start from a PPO policy, set "
+                "algorithm.init_from to its path instead of resuming from it."
+            )
+        state = loaded_dict["podpo_state"]
+        if wanted.get("actor"):
+            self.actor.load_state_dict(loaded_dict["actor_state_dict"], strict=strict)
+            self.actor.measured_spread.copy_(state["spread"])
+            if self.averaged_actor is not None:
+                averaged = loaded_dict.get("averaged_actor_state_dict", loaded_dict["actor_state_dict"])
+                self.averaged_actor.load_state_dict(averaged, strict=strict)
+        if wanted.get("critic"):
+            self.critic.load_state_dict(loaded_dict["critic_state_dict"], strict=strict)
+        if wanted.get("optimizer"):
+            self.optimizer.load_state_dict(loaded_dict["optimizer_state_dict"])
+            self.learning_rate = state["learning_rate"]
+        if wanted.get("iteration"):
+            self.iteration = state["iteration"]
+        return wanted.get("iteration", False)
+
+    def get_policy(self) -> OneStepActor:
+        """The policy to evaluate and export."""
+        return self.actor if self.averaged_actor is None else self.averaged_actor
+
+    def train_mode(self) -> None:
+        for model in self._models():
+            model.train()
+
+    def eval_mode(self) -> None:
+        for model in self._models():
+            model.eval()
+
+    def broadcast_parameters(self) -> None:
+        self.ranks.broadcast(self._models())
+
+    def reduce_parameters(self) -> None:
+        self.ranks.average_gradients(p for group in self.optimizer.param_groups for p in group["params"])
+
+    def _models(self) -> list[MLPModel]:
+        return [m for m in (self.actor, self.critic, self.averaged_actor) if m is not None]

@@ -1,0 +1,239 @@
+"""Tasks without a simulator, vectorised in torch: seconds to learn, for tests, examples and first steps."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from rsl_rl.env import VecEnv
+from tensordict import TensorDict
+from torch import Tensor
+
+DT_S = 0.02
+"""Nominal length of a step, for videos and for extensions that scale by time."""
+
+
+class ToyTask(VecEnv):
+    """A vectorised task with its own random numbers; subclasses say how it starts, moves and pays.
+
+    `extras` of a step holds `time_outs`, `final_obs` (observations before the reset), `log` (metrics of the
+    episodes that ended) and, where a task has several equally good solutions, `mode` (the one that an episode
+    found, -1 for none) and `context` (episodes of one context are compared with each other).
+    """
+
+    num_obs: int
+    num_modes: int = 0
+    num_contexts: int = 1
+    ends_for_good: bool = False
+    """The last step is the end of the task (nothing follows), not a time-out."""
+
+    def __init__(self, num_envs: int, seed: int = 1, device: str = "cpu") -> None:
+        self.num_envs = num_envs
+        self.device = device
+        self.cfg = {"task": type(self).__name__, "num_envs": num_envs, "seed": seed}
+        self.step_dt = DT_S
+        self.generator = torch.Generator(device).manual_seed(seed)
+        self.episode_length_buf = torch.zeros(num_envs, dtype=torch.long, device=device)
+        self.episode_return = torch.zeros(num_envs, device=device)
+        self.state = self._start()
+
+    @property
+    def unwrapped(self) -> ToyTask:
+        return self
+
+    def reset(self) -> TensorDict:
+        """Start a new episode in every environment."""
+        self.state = self._start()
+        self.episode_length_buf.zero_()
+        self.episode_return.zero_()
+        return self.get_observations()
+
+    def get_observations(self) -> TensorDict:
+        return TensorDict({"policy": self._observe()}, batch_size=[self.num_envs], device=self.device)
+
+    def step(self, actions: Tensor) -> tuple[TensorDict, Tensor, Tensor, dict[str, Any]]:
+        rewards, failed = self._advance(actions)
+        self.episode_length_buf = self.episode_length_buf + 1
+        self.episode_return = self.episode_return + rewards
+        finished = self.episode_length_buf >= self.max_episode_length
+        dones = failed | finished
+        time_outs = torch.zeros_like(dones) if self.ends_for_good else finished & ~failed
+        extras: dict[str, Any] = {"time_outs": time_outs, "final_obs": self.get_observations()}
+        if self.num_modes:
+            extras |= {"mode": torch.where(dones, self._mode(), -1), "context": self._context()}
+        if dones.any():
+            extras["log"] = {"Task/episode_return": self.episode_return[dones].mean()}
+        self._restart(dones)
+        return self.get_observations(), rewards, dones, extras
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Everything that the future depends on."""
+        own = {"episode_length": self.episode_length_buf, "episode_return": self.episode_return}
+        return {"generator": self.generator.get_state(), **own, **{f"state.{k}": v for k, v in self.state.items()}}
+
+    def load_state_dict(self, saved: dict[str, Tensor]) -> None:
+        self.generator.set_state(saved["generator"].cpu())
+        self.episode_length_buf = saved["episode_length"].clone()
+        self.episode_return = saved["episode_return"].clone()
+        self.state = {name: saved[f"state.{name}"].clone() for name in self.state}
+
+    def _restart(self, dones: Tensor) -> None:
+        fresh = self._start()  # drawn for all, so that no environment's dice depend on another's fate
+        for name, value in self.state.items():
+            self.state[name] = torch.where(dones.view(-1, *[1] * (value.dim() - 1)), fresh[name], value)
+        self.episode_length_buf = torch.where(dones, 0, self.episode_length_buf)
+        self.episode_return = torch.where(dones, 0.0, self.episode_return)
+
+    def _uniform(self, low: float, high: float, *shape: int) -> Tensor:
+        unit = torch.rand(self.num_envs, *shape, generator=self.generator, device=self.device)
+        return low + (high - low) * unit
+
+    def _normal(self, std: float, *shape: int) -> Tensor:
+        return std * torch.randn(self.num_envs, *shape, generator=self.generator, device=self.device)
+
+    def _start(self) -> dict[str, Tensor]:
+        """State at the start of an episode, for every environment."""
+        raise NotImplementedError
+
+    def _observe(self) -> Tensor:
+        """Observation `[num_envs, num_obs]`, a fresh tensor."""
+        raise NotImplementedError
+
+    def _advance(self, actions: Tensor) -> tuple[Tensor, Tensor]:
+        """Move the state by one step; reward and failure `[num_envs]`."""
+        raise NotImplementedError
+
+    def _mode(self) -> Tensor:
+        """Which of the equally good solutions each environment has found, -1 for none."""
+        raise NotImplementedError
+
+    def _context(self) -> Tensor:
+        return torch.zeros(self.num_envs, dtype=torch.long, device=self.device)
+
+
+class PointTrack(ToyTask):
+    """Twelve sluggish points, each follows a sine of its own speed; one that strays too far ends the episode."""
+
+    num_dims = 12
+    num_actions = num_dims
+    num_obs = 4 * num_dims
+    max_episode_length = 100
+
+    def _start(self) -> dict[str, Tensor]:
+        d = self.num_dims
+        return {
+            "position": self._normal(0.1, d),
+            "velocity": self._normal(0.1, d),
+            "phase": self._uniform(0, 2 * math.pi, d),
+            "phase_rate": self._uniform(0.05, 0.35, d),
+        }
+
+    def _observe(self) -> Tensor:
+        s = self.state
+        target_velocity = 10 * s["phase_rate"] * s["phase"].cos()
+        return torch.cat([s["position"], s["velocity"], s["phase"].sin(), target_velocity], dim=1)
+
+    def _advance(self, actions: Tensor) -> tuple[Tensor, Tensor]:
+        s = self.state
+        velocity = 0.7 * s["velocity"] + 0.6 * actions
+        position = s["position"] + 0.1 * velocity
+        phase = s["phase"] + s["phase_rate"]
+        self.state = {**s, "position": position, "velocity": velocity, "phase": phase}
+        error = (position - phase.sin()).square().mean(dim=1)
+        reward = torch.exp(-4 * error) - 0.001 * actions.square().mean(dim=1)
+        return reward, error > 4
+
+
+class MultiGoal(ToyTask):
+    """A point mass at the centre of a ring of equally good goals."""
+
+    num_modes = 4
+    num_actions = 2
+    num_obs = 4
+    max_episode_length = 50
+    reach_m = 0.5
+
+    @property
+    def goals(self) -> Tensor:
+        """Positions of the goals, `[num_modes, 2]`."""
+        angle = (torch.arange(self.num_modes, device=self.device) + 0.5) * (2 * math.pi / self.num_modes)
+        return torch.stack([angle.cos(), angle.sin()], dim=1)
+
+    def _start(self) -> dict[str, Tensor]:
+        return {"position": self._normal(0.05, 2), "velocity": self._normal(0.05, 2)}
+
+    def _observe(self) -> Tensor:
+        return torch.cat([self.state["position"], self.state["velocity"]], dim=1)
+
+    def _advance(self, actions: Tensor) -> tuple[Tensor, Tensor]:
+        velocity = 0.7 * self.state["velocity"] + 0.3 * actions
+        position = self.state["position"] + 0.1 * velocity
+        self.state = {"position": position, "velocity": velocity}
+        nearest = self._distances().amin(dim=1)
+        reward = torch.exp(-4 * nearest.square()) - 0.001 * actions.square().mean(dim=1)
+        return reward, position.norm(dim=1) > 3
+
+    def _distances(self) -> Tensor:
+        return (self.state["position"].unsqueeze(1) - self.goals).norm(dim=2)
+
+    def _mode(self) -> Tensor:
+        nearest = self._distances().min(dim=1)
+        return torch.where(nearest.values < self.reach_m, nearest.indices, -1)
+
+
+class Bandit(ToyTask):
+    """One action per episode; in each of 32 contexts two opposite actions pay equally well."""
+
+    num_modes = 2
+    num_contexts = 32
+    num_actions = 2
+    num_obs = 2
+    max_episode_length = 1
+    ends_for_good = True
+    width = 0.3
+
+    def _start(self) -> dict[str, Tensor]:
+        context = (self._uniform(0, self.num_contexts)).long()
+        return {"context": context, "action": torch.zeros(self.num_envs, 2, device=self.device)}
+
+    def _direction(self) -> Tensor:
+        # Half a turn: the opposite direction is the same context's other mode.
+        angle = self.state["context"] * (math.pi / self.num_contexts)
+        return torch.stack([angle.cos(), angle.sin()], dim=1)
+
+    def _observe(self) -> Tensor:
+        # Twice the angle, so that the observation is as symmetric as the task.
+        angle = self.state["context"] * (2 * math.pi / self.num_contexts)
+        return torch.stack([angle.cos(), angle.sin()], dim=1)
+
+    def _advance(self, actions: Tensor) -> tuple[Tensor, Tensor]:
+        self.state = {**self.state, "action": actions.clone()}
+        nearest = self._distances().amin(dim=1)
+        reward = torch.exp(-nearest.square() / (2 * self.width**2))
+        return reward, torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
+
+    def _distances(self) -> Tensor:
+        modes = torch.stack([self._direction(), -self._direction()], dim=1)
+        return (self.state["action"].unsqueeze(1) - modes).norm(dim=2)
+
+    def _mode(self) -> Tensor:
+        nearest = self._distances().min(dim=1)
+        return torch.where(nearest.values < 2 * self.width, nearest.indices, -1)
+
+    def _context(self) -> Tensor:
+        return self.state["context"].clone()
+
+
+def mode_coverage(mode: Tensor, context: Tensor, num_modes: int, num_contexts: int = 1) -> float:
+    """Effective share of the modes in use, from 1/num_modes (one only) to 1 (all alike); NaN if none was found.
+
+    For each context, the exponential of the entropy of the modes found, over their number; the mean over
+    contexts in which at least two episodes found one.
+    """
+    found = mode >= 0
+    index = context[found] * num_modes + mode[found]
+    counts = torch.bincount(index, minlength=num_modes * num_contexts).view(num_contexts, num_modes).double()
+    counts = counts[counts.sum(dim=1) >= 2]
+    p = counts / counts.sum(dim=1, keepdim=True)
+    return float((torch.special.entr(p).sum(dim=1).exp() / num_modes).mean())
