@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import torch
 from rsl_rl.models import MLPModel
@@ -55,9 +56,7 @@ class OneStepActor(MLPModel):
             noise_dim,
             f"the skip adds noise to the action, so it has {output_dim} dimensions; use init plain for another",
         )
-        super().__init__(
-            obs, obs_groups, obs_set, output_dim, tuple(hidden_dims), activation, obs_normalization
-        )
+        super().__init__(obs, obs_groups, obs_set, output_dim, tuple(hidden_dims), activation, obs_normalization)
         self.skip = init == "skip"
         if self.skip:
             last_layer = self.mlp[-1]
@@ -82,11 +81,15 @@ class OneStepActor(MLPModel):
             unpadded = unpad_trajectories(obs, masks)
             assert isinstance(unpadded, TensorDict)
             obs = unpadded
+        return self.deploy(obs, "sample" if stochastic_output else self.deployment)
+
+    def deploy(self, obs: TensorDict, deployment: Deployment) -> Tensor:
+        """Actions `[B, D]` at z = 0, at a sampled z, or averaged over the fixed noises."""
         latent = self.get_latent(obs)
-        if stochastic_output or self.deployment == "sample":
-            return self.generate(latent, self.sample_noise(latent.shape[0]))
-        if self.deployment == "mean":
+        if deployment == "mean":
             return self.generate(latent, self.mean_noise.expand(latent.shape[0], -1, -1)).mean(dim=1)
+        if deployment == "sample":
+            return self.generate(latent, self.sample_noise(latent.shape[0]))
         return self.generate(latent, latent.new_zeros(latent.shape[0], self.noise_dim))
 
     def generate(self, latent: Tensor, noise: Tensor) -> Tensor:
@@ -157,6 +160,10 @@ class StochasticActor(nn.Module):
     """A frozen copy of the policy for export: raw observations and noise in, actions out."""
 
     is_recurrent: bool = False
+    if TYPE_CHECKING:  # TorchScript would read these annotations, and cannot
+        noise_std: Tensor
+        fixed_noise: Tensor
+        obs_normalizer: nn.Module
     input_names = ("obs", "noise")
     output_names = ("actions",)
 

@@ -120,9 +120,7 @@ class PODPO:
         final_values = self.final_values if self.has_final_values else None
         next_values = next_state_values(values, last_values, truncated, final_values)
         rewards = rollout.rewards.squeeze(-1)
-        advantages, returns = gae(
-            rewards, values, next_values, terminated, truncated, config.gamma, config.lam
-        )
+        advantages, returns = gae(rewards, values, next_values, terminated, truncated, config.gamma, config.lam)
         rollout.returns.copy_(returns.unsqueeze(-1))
         rollout.advantages.copy_(standardize(advantages, *self.ranks.moments(advantages)).unsqueeze(-1))
 
@@ -309,9 +307,7 @@ class PODPO:
         critic_class, critic_cfg = read_critic(cfg["critic"])
         actor = actor_class(obs, cfg["obs_groups"], "actor", env.num_actions, **actor_cfg)
         critic = critic_class(obs, cfg["obs_groups"], "critic", 1, **critic_cfg)
-        storage = RolloutStorage(
-            "rl", env.num_envs, cfg["num_steps_per_env"], obs, [env.num_actions], device
-        )
+        storage = RolloutStorage("rl", env.num_envs, cfg["num_steps_per_env"], obs, [env.num_actions], device)
         algorithm = PODPO(actor, critic, storage, config, device, cfg.get("multi_gpu"))
         if config.init_from:
             algorithm.start_from(config.init_from)

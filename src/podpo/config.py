@@ -9,7 +9,7 @@ import difflib
 import types
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 Scale = Literal["batch", "observation"] | float
 Normalize = Literal["none", "per-temperature"]
@@ -81,12 +81,8 @@ class ActorConfig(NetworkConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self.noise_std > 0, "actor.noise_std", self.noise_std, "use a positive spread, such as 1.0")
-        require(
-            self.noise_dim is None or self.noise_dim > 0, "actor.noise_dim", self.noise_dim, "use 1 or more"
-        )
-        require(
-            self.num_mean_samples > 0, "actor.num_mean_samples", self.num_mean_samples, "use 1 or more"
-        )
+        require(self.noise_dim is None or self.noise_dim > 0, "actor.noise_dim", self.noise_dim, "use 1 or more")
+        require(self.num_mean_samples > 0, "actor.num_mean_samples", self.num_mean_samples, "use 1 or more")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,7 +174,10 @@ class PODPOConfig(OnPolicyConfig):
         )
         require(self.beta > 0, "beta", self.beta, "use a positive factor, 0.1 by default")
         require(
-            isinstance(self.scale, str) or self.scale > 0, "scale", self.scale, "use batch, observation or > 0"
+            isinstance(self.scale, str) or self.scale > 0,
+            "scale",
+            self.scale,
+            "use batch, observation or > 0",
         )
         require(self.pool_size >= 1, "pool_size", self.pool_size, "use 1 (isolated) or more (pooled)")
         require(self.V_rms is None or self.V_rms > 0, "V_rms", self.V_rms, "use a positive number or leave it")
@@ -292,10 +291,10 @@ def from_dict(cls: type[ConfigT], record: Mapping[str, Any], where: str = "") ->
 
 def _restore(value: Any, hint: Any, where: str) -> Any:
     if is_dataclass(hint) and isinstance(value, Mapping):
-        return from_dict(hint, value, where)  # pyright: ignore[reportArgumentType, reportUnknownArgumentType]
+        return from_dict(cast(type[Any], hint), cast(Mapping[str, Any], value), where)
     if get_origin(hint) in (Union, types.UnionType):
         inner = [h for h in get_args(hint) if get_origin(h) is tuple]
-        return _restore(value, inner[0], where) if inner and isinstance(value, list) else value
+        return _restore(value, inner[0], where) if inner and isinstance(value, list) else value  # pyright: ignore[reportUnknownVariableType]
     if get_origin(hint) is tuple and isinstance(value, list):
-        return tuple(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        return tuple(cast(list[Any], value))
     return value

@@ -18,7 +18,7 @@ Tensors in, tensors out: this module knows no policy, no rollout and no simulato
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple
 
@@ -34,7 +34,12 @@ MIN_SCALE = 1e-3
 MASKED_LOGIT = -1e30  # finite, so that a row with nothing left (G = 1) has weight zero instead of NaN
 
 FIELD_PRESETS: dict[str, dict[str, Any]] = {
-    "podpo": {"temperatures": PAPER_TEMPERATURES, "scale": "batch", "normalize": "none", "affinity_floor": 0.0},
+    "podpo": {
+        "temperatures": PAPER_TEMPERATURES,
+        "scale": "batch",
+        "normalize": "none",
+        "affinity_floor": 0.0,
+    },
     "deng2026": {
         "temperatures": (0.02, 0.05, 0.2),
         "scale": "batch",
@@ -103,14 +108,13 @@ def field(
         masked = _self_mask(d, num_pos, mask_self)
         s = _distance_scale(d, masked, scale)
 
-        fields, rows = [], []
+        fields: list[Tensor] = []
+        rows: list[Tensor] = []
         for tau in temperatures:
             logits = (-d / tau / s).masked_fill(masked, MASKED_LOGIT)
             log_row, log_column = logits.log_softmax(dim=2), logits.log_softmax(dim=1)
             # sqrt(row * column) underflows at tau = 0.02; half the sum of the logarithms does not.
-            A = torch.exp((log_row + log_column) / 2)
-            if affinity_floor > 0:
-                A = A.clamp_min(affinity_floor**0.5)
+            A = torch.exp((log_row + log_column) / 2).clamp_min(affinity_floor**0.5)
             A_pos, A_neg = A[:, :, :num_pos], A[:, :, num_pos:]
             W_pos = A_pos * A_neg.sum(dim=2, keepdim=True)
             W_neg = A_neg * A_pos.sum(dim=2, keepdim=True)
@@ -134,9 +138,10 @@ def candidate_V(x: Tensor, y_pos: Tensor, pool_size: int = 1, **field_options: A
     if pool_size <= 1:
         return compute_V(x, y_pos, x, **field_options)
     pools: list[Tensor] = []
-    for x_pool, y_pool in zip(x.split(pool_size), y_pos.split(pool_size), strict=True):
-        pooled = x_pool.reshape(1, -1, num_dims)
-        V = compute_V(pooled, y_pool.reshape(1, -1, num_dims), pooled, **field_options)
+    for start in range(0, num_obs, pool_size):
+        pool = slice(start, start + pool_size)
+        pooled = x[pool].reshape(1, -1, num_dims)
+        V = compute_V(pooled, y_pos[pool].reshape(1, -1, num_dims), pooled, **field_options)
         pools.append(V.reshape(-1, num_candidates, num_dims))
     return torch.cat(pools)
 
@@ -158,8 +163,8 @@ def weigh(
         "V-norm": torch.ones_like(size),
     }[weighting]
     if weighting == "V-norm":
-        V = V * size[:, None, None]
-    elif match_mean:
+        return V * size[:, None, None], beta * shaped
+    if match_mean:
         shaped = shaped * (size.mean() / shaped.mean().clamp_min(1e-8))
     return V, beta * shaped
 
@@ -217,7 +222,7 @@ def _vector_diagnostics(V: Tensor, name: str) -> dict[str, Tensor]:
     power = V.square().sum(dim=2).mean().clamp_min(1e-30)
     signal = V.mean(dim=1).square().sum(dim=1).mean() / power
     return {
-        f"V_norm/{name}": V.norm(dim=2).mean(),
+        f"V_norm/{name}": V.square().sum(dim=2).sqrt().mean(),
         f"signal/{name}": signal,
         f"noise/{name}": 1 / signal.clamp_min(1e-30),
     }
@@ -243,7 +248,7 @@ def _distance_scale(d: Tensor, masked: Tensor, scale: Scale) -> Tensor:
 
 
 @contextmanager
-def _full_precision(x: Tensor) -> Iterator[None]:
+def _full_precision(x: Tensor) -> Generator[None]:
     """float32 without TF32 or autocast: at tau = 0.02 a rounding of 1e-3 in a distance is a factor 1.05."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")

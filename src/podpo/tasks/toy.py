@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import torch
 from rsl_rl.env import VecEnv
 from tensordict import TensorDict
@@ -25,6 +26,8 @@ class ToyTask(VecEnv):
     num_obs: int
     num_modes: int = 0
     num_contexts: int = 1
+    min_film_steps: int = 0
+    """A film of a task with shorter episodes shows several."""
     ends_for_good: bool = False
     """The last step is the end of the task (nothing follows), not a time-out."""
 
@@ -70,13 +73,27 @@ class ToyTask(VecEnv):
     def state_dict(self) -> dict[str, Tensor]:
         """Everything that the future depends on."""
         own = {"episode_length": self.episode_length_buf, "episode_return": self.episode_return}
-        return {"generator": self.generator.get_state(), **own, **{f"state.{k}": v for k, v in self.state.items()}}
+        return {
+            "generator": self.generator.get_state(),
+            **own,
+            **{f"state.{k}": v for k, v in self.state.items()},
+        }
 
     def load_state_dict(self, saved: dict[str, Tensor]) -> None:
         self.generator.set_state(saved["generator"].cpu())
         self.episode_length_buf = saved["episode_length"].clone()
         self.episode_return = saved["episode_return"].clone()
         self.state = {name: saved[f"state.{name}"].clone() for name in self.state}
+
+    def render_frame(self) -> np.ndarray:
+        """A picture of the present state, `[H, W, 3]` bytes."""
+        from podpo.tasks.toy_drawing import render
+
+        return render(self)
+
+    def export_metadata(self) -> dict[str, Any]:
+        """What a user of an exported policy must know about its actions."""
+        return {"action_names": [f"action_{i}" for i in range(self.num_actions)], "action_scale": "none"}
 
     def _restart(self, dones: Tensor) -> None:
         fresh = self._start()  # drawn for all, so that no environment's dice depend on another's fate
@@ -191,14 +208,18 @@ class Bandit(ToyTask):
     num_obs = 2
     max_episode_length = 1
     ends_for_good = True
+    min_film_steps = 30
     width = 0.3
 
     def _start(self) -> dict[str, Tensor]:
-        context = (self._uniform(0, self.num_contexts)).long()
-        return {"context": context, "action": torch.zeros(self.num_envs, 2, device=self.device)}
+        return {"context": self._uniform(0, self.num_contexts).long()}
 
-    def _direction(self) -> Tensor:
-        # Half a turn: the opposite direction is the same context's other mode.
+    def _context(self) -> Tensor:
+        return self.state["context"].clone()
+
+    @property
+    def direction(self) -> Tensor:
+        """Unit vector towards one of the two modes of each environment's context; the other is opposite."""
         angle = self.state["context"] * (math.pi / self.num_contexts)
         return torch.stack([angle.cos(), angle.sin()], dim=1)
 
@@ -208,21 +229,18 @@ class Bandit(ToyTask):
         return torch.stack([angle.cos(), angle.sin()], dim=1)
 
     def _advance(self, actions: Tensor) -> tuple[Tensor, Tensor]:
-        self.state = {**self.state, "action": actions.clone()}
+        self.last_action, self.last_direction = actions.clone(), self.direction
         nearest = self._distances().amin(dim=1)
         reward = torch.exp(-nearest.square() / (2 * self.width**2))
         return reward, torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
 
     def _distances(self) -> Tensor:
-        modes = torch.stack([self._direction(), -self._direction()], dim=1)
-        return (self.state["action"].unsqueeze(1) - modes).norm(dim=2)
+        modes = torch.stack([self.last_direction, -self.last_direction], dim=1)
+        return (self.last_action.unsqueeze(1) - modes).norm(dim=2)
 
     def _mode(self) -> Tensor:
         nearest = self._distances().min(dim=1)
         return torch.where(nearest.values < 2 * self.width, nearest.indices, -1)
-
-    def _context(self) -> Tensor:
-        return self.state["context"].clone()
 
 
 def mode_coverage(mode: Tensor, context: Tensor, num_modes: int, num_contexts: int = 1) -> float:

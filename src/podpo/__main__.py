@@ -1,0 +1,5 @@
+import sys
+
+from podpo.cli import main
+
+sys.exit(main())

@@ -1,0 +1,25 @@
+"""PPO as rsl_rl runs it: the baseline, with the settings of its own field."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields
+from typing import Any
+
+from podpo.config import ActorConfig, AlgorithmConfig, OnPolicyConfig
+
+
+def ppo_section(config: AlgorithmConfig) -> dict[str, Any]:
+    """The `algorithm` section of an rsl_rl config."""
+    shared = {f.name: getattr(config, f.name) for f in fields(OnPolicyConfig)}
+    return {"class_name": "PPO"} | shared | asdict(config.ppo)
+
+
+def gaussian_actor(config: ActorConfig) -> dict[str, Any]:
+    """The `actor` section: a Gaussian with one learned standard deviation per action."""
+    return {
+        "class_name": "MLPModel",
+        "hidden_dims": config.hidden_dims,
+        "activation": config.activation,
+        "obs_normalization": config.obs_normalization,
+        "distribution_cfg": {"class_name": "GaussianDistribution", "init_std": config.noise_std},
+    }

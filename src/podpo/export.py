@@ -1,0 +1,131 @@
+"""A trained policy as one file, for a robot or a program without podpo: ONNX or TorchScript.
+
+The file is checked against the original on random observations before it is put in its place.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from rsl_rl.models import MLPModel
+from torch import Tensor, nn
+
+from podpo.actor import OneStepActor, StochasticActor
+from podpo.config import ConfigError, RunConfig, require
+from podpo.run_folder import write_atomically
+from podpo.tasks import make_task
+
+OPSET = 18
+NUM_CHECKED = 64
+TOLERANCE = 1e-4
+
+ExportedNoise = Literal["zero", "mean", "input"]
+
+
+def export_policy(model: MLPModel, out: Path, noise: ExportedNoise, config: RunConfig) -> float:
+    """Write `model` to `out` (.onnx or .pt) and return the largest difference of its actions from the original.
+
+    Inputs are `obs` `[batch, O]`, raw, and with noise = "input" also `noise` `[batch, Z]`; the output is
+    `actions` `[batch, D]`.
+    """
+    require(out.suffix in WRITERS, "out", str(out), "end the name in .onnx or .pt")
+    module = exportable(model, noise).cpu().eval()
+    metadata = describe(module, noise, config)
+    with tempfile.TemporaryDirectory() as folder:
+        temporary = Path(folder) / out.name
+        run = WRITERS[out.suffix](module, temporary, metadata)
+        difference = largest_difference(module, run)
+        if not difference <= TOLERANCE:
+            raise ConfigError(f"{out} was not written: its actions differ from the policy's by {difference:.1e}.")
+        write_atomically(out, lambda file: file.write(temporary.read_bytes()))
+    return difference
+
+
+def exportable(model: MLPModel, noise: ExportedNoise) -> nn.Module:
+    """A module of plain tensors; a Gaussian policy exports its mean."""
+    if not isinstance(model, OneStepActor):
+        require(noise != "input", "noise", noise, "a Gaussian policy has no noise input; use zero")
+        return model.as_onnx(verbose=False)
+    if noise == "input":
+        return StochasticActor(model)
+    before, model.deployment = model.deployment, noise
+    try:
+        return model.as_onnx()
+    finally:
+        model.deployment = before
+
+
+def describe(module: nn.Module, noise: ExportedNoise, config: RunConfig) -> dict[str, Any]:
+    """What a user of the file needs to know: inputs, task, and the robot's joints and gains where it has any."""
+    task = make_task(config.task, num_envs=1, seed=config.seed)
+    return {
+        "producer": "podpo",
+        "task": config.task,
+        "algorithm": config.algorithm.name,
+        "noise": noise,
+        "obs_dim": module.get_dummy_inputs()[0].shape[1],  # pyright: ignore[reportCallIssue, reportIndexIssue]
+        "action_dim": task.num_actions,
+        "control_dt_s": task.step_dt,
+        "obs_normalization": "inside",
+        **task.export_metadata(),
+    }
+
+
+def largest_difference(module: nn.Module, run: Callable[..., np.ndarray]) -> float:
+    """Largest absolute difference of actions on random inputs."""
+    generator = torch.Generator().manual_seed(0)
+    shapes = [dummy.shape[1] for dummy in module.get_dummy_inputs()]  # pyright: ignore[reportCallIssue, reportGeneralTypeIssues]
+    inputs = [torch.randn(NUM_CHECKED, size, generator=generator) for size in shapes]
+    with torch.inference_mode():
+        expected = module(*inputs).numpy()
+    return float(np.abs(expected - run(*inputs)).max())
+
+
+def write_onnx(module: nn.Module, path: Path, metadata: dict[str, Any]) -> Callable[..., np.ndarray]:
+    import onnx
+    import onnxruntime
+
+    inputs: tuple[Tensor, ...] = module.get_dummy_inputs()  # pyright: ignore[reportCallIssue, reportAssignmentType]
+    names: list[str] = list(module.input_names)  # pyright: ignore[reportArgumentType]
+    batch = torch.export.Dim("batch", min=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        program = torch.onnx.export(
+            module,
+            tuple(torch.cat([dummy, dummy]) for dummy in inputs),  # a batch of one would be taken for a constant
+            input_names=names,
+            output_names=["actions"],
+            opset_version=OPSET,
+            dynamic_shapes=tuple({0: batch} for _ in inputs),
+            dynamo=True,
+            verbose=False,
+        )
+    assert program is not None
+    program.save(str(path), external_data=False)
+    file = onnx.load(path)
+    onnx.helper.set_model_props(file, {key: json.dumps(value) for key, value in metadata.items()})
+    onnx.save(file, path)
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    return lambda *xs: np.asarray(session.run(["actions"], {n: x.numpy() for n, x in zip(names, xs, strict=True)})[0])
+
+
+def write_torchscript(module: nn.Module, path: Path, metadata: dict[str, Any]) -> Callable[..., np.ndarray]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # deprecated, and still what C++ controllers load
+        scripted = torch.jit.script(module)
+        torch.jit.save(scripted, str(path), _extra_files={"metadata.json": json.dumps(metadata)})
+        loaded = torch.jit.load(str(path))
+    return lambda *xs: loaded(*xs).detach().numpy()
+
+
+WRITERS: dict[str, Callable[[nn.Module, Path, dict[str, Any]], Callable[..., np.ndarray]]] = {
+    ".onnx": write_onnx,
+    ".pt": write_torchscript,
+}

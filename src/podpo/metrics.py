@@ -1,0 +1,112 @@
+"""Where a run's numbers go: two CSV files in the run folder, and tensorboard or wandb."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from podpo.config import ConfigError, RunConfig
+from podpo.run_folder import RunFolder
+
+
+class ScalarWriter(Protocol):
+    """What tensorboard's SummaryWriter does for us."""
+
+    def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> None: ...
+    def close(self) -> None: ...
+
+
+class CsvTable:
+    """A CSV file that grows by rows; its columns are those of the first row."""
+
+    def __init__(self, path: Path, keep_until_iteration: int = 0) -> None:
+        """Rows after `keep_until_iteration` belong to a future that was lost in a crash; they are removed."""
+        self.path = path
+        rows = read_table(path) if path.exists() else []
+        kept = [row for row in rows if int(row["iteration"]) <= keep_until_iteration]
+        self._columns = list(rows[0]) if kept else None
+        self._file = path.open("w", newline="")
+        for row in kept:
+            self.append(row)
+
+    def append(self, row: Mapping[str, Any]) -> None:
+        new = self._columns is None or self._file.tell() == 0
+        self._columns = self._columns or list(row)
+        writer = csv.DictWriter(self._file, self._columns, restval="", extrasaction="ignore")
+        if new:
+            writer.writeheader()
+        writer.writerow(row)
+        self._file.flush()
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def read_table(path: Path) -> list[dict[str, str]]:
+    """The rows of a CSV file; a last row that a crash cut short is left out."""
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    return [row for row in rows if None not in row and None not in row.values()]
+
+
+class Metrics:
+    """All destinations of one run."""
+
+    def __init__(self, config: RunConfig, folder: RunFolder, start_iteration: int) -> None:
+        self.progress = CsvTable(folder.path / "progress.csv", start_iteration)
+        self.evaluations = CsvTable(folder.path / "evaluations.csv", start_iteration)
+        self.writer = make_writer(config, folder, start_iteration)
+
+    def log_iteration(self, row: Mapping[str, float]) -> None:
+        self.progress.append(row)
+        self._write(row)
+
+    def log_evaluation(self, row: Mapping[str, float]) -> None:
+        self.evaluations.append(row)
+        self._write({(k if k == "iteration" else f"Eval/{k}"): v for k, v in row.items()})
+
+    def close(self) -> None:
+        self.progress.close()
+        self.evaluations.close()
+        if self.writer is not None:
+            self.writer.close()
+
+    def _write(self, row: Mapping[str, float]) -> None:
+        if self.writer is None:
+            return
+        for name, value in row.items():
+            if "/" in name:
+                self.writer.add_scalar(name, value, int(row["iteration"]))
+
+
+class WandbWriter:
+    """Weights & Biases behind tensorboard's verb."""
+
+    def __init__(self, config: RunConfig, folder: RunFolder) -> None:
+        try:
+            import wandb  # pyright: ignore[reportMissingImports]
+        except ImportError:
+            raise ConfigError(
+                "logger = 'wandb' cannot work: it is not installed (pip install 'podpo[wandb]')."
+            ) from None
+        name = folder.path.name
+        self._run = wandb.init(project="podpo", group=config.task, name=name, id=name, resume="allow", dir=folder.path)
+
+    def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> None:
+        self._run.log({tag: scalar_value}, step=global_step)
+
+    def close(self) -> None:
+        self._run.finish()
+
+
+def make_writer(config: RunConfig, folder: RunFolder, start_iteration: int) -> ScalarWriter | None:
+    """The writer that `config.logger` asks for; what a crashed run logged beyond its checkpoint is hidden."""
+    if config.logger == "none":
+        return None
+    if config.logger == "wandb":
+        return WandbWriter(config, folder)
+    from torch.utils.tensorboard import SummaryWriter
+
+    return SummaryWriter(str(folder.path), purge_step=start_iteration + 1 if start_iteration else None, flush_secs=10)

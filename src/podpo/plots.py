@@ -1,0 +1,58 @@
+"""Learning curves as pictures, from the CSV files of run folders."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from podpo.config import ConfigError, require
+from podpo.metrics import read_table
+from podpo.run_folder import RunFolder
+
+PICTURES = (".png", ".pdf", ".svg", ".jpg")
+
+
+def plot_runs(runs: Sequence[RunFolder], out: Path) -> None:
+    """Training return and noise-free return of each run, over environment steps and over training time."""
+    require(out.suffix in PICTURES, "out", str(out), f"end the name in one of {', '.join(PICTURES)}")
+    figure, (over_steps, over_time) = plt.subplots(1, 2, figsize=(11, 4), sharey=True, layout="constrained")
+    for color, run in enumerate(runs):
+        progress, evaluations = (_read(run, name) for name in ("progress.csv", "evaluations.csv"))
+        label = f"{run.path.parent.name}/{run.path.name}"
+        for axes, x in ((over_steps, "env_steps"), (over_time, "train_s")):
+            draw_curve(axes, progress, x, "Train/mean_reward", f"C{color % 10}", "--", f"{label}, training")
+            draw_curve(axes, evaluations, x, "zero/return_mean", f"C{color % 10}", "-", f"{label}, without noise")
+    over_steps.set(xlabel="environment steps", ylabel="return")
+    over_time.set(xlabel="training time [s]")
+    for axes in (over_steps, over_time):
+        axes.grid(alpha=0.3)
+    handles, labels = over_steps.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", fontsize="small", ncols=min(len(labels), 2))
+    save_figure(figure, out)
+
+
+def draw_curve(axes: Axes, rows: Sequence[dict[str, str]], x: str, y: str, color: str, style: str, label: str) -> None:
+    """One line; rows without a value for `y` (no episode has ended yet) are left out."""
+    points = [(float(row[x]), float(row[y])) for row in rows if row.get(y)]
+    axes.plot([p[0] for p in points], [p[1] for p in points], style, color=color, label=label)
+
+
+def save_figure(figure: Figure, out: Path) -> None:
+    out.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(out, dpi=120)
+    plt.close(figure)
+
+
+def _read(run: RunFolder, name: str) -> list[dict[str, str]]:
+    path = run.path / name
+    if not path.is_file():
+        raise ConfigError(f"the run {str(run.path)!r} has no {name}: it ended before its first row.")
+    return read_table(path)

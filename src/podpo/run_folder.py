@@ -1,0 +1,160 @@
+"""The folder of one training run: what was asked for, what ran, metrics and checkpoints.
+
+logs/<task>/<time>_<algorithm>_seed<k>/
+    params/config.json      the configuration, whole
+    params/run.json         command, commit, versions, machine
+    progress.csv            one row per iteration
+    evaluations.csv         one row per evaluation
+    checkpoints/last.pt     the newest state, from which training resumes bit for bit
+    checkpoints/best.pt     the state with the best noise-free return
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from podpo.config import ConfigError, RunConfig, from_dict
+
+VERSIONED = ("podpo", "torch", "rsl-rl-lib", "tensordict", "numpy", "genesis-world")
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Paths of one run."""
+
+    path: Path
+
+    @property
+    def config_file(self) -> Path:
+        return self.path / "params" / "config.json"
+
+    @property
+    def last(self) -> Path:
+        return self.path / "checkpoints" / "last.pt"
+
+    @property
+    def best(self) -> Path:
+        return self.path / "checkpoints" / "best.pt"
+
+    def read_config(self) -> RunConfig:
+        """The configuration that the run was started with."""
+        try:
+            record = json.loads(self.config_file.read_text())
+        except (OSError, json.JSONDecodeError) as error:
+            raise ConfigError(f"{self.path} is no run folder: {self.config_file} cannot be read ({error}).") from None
+        return from_dict(RunConfig, record)
+
+
+def create_run(config: RunConfig) -> RunFolder:
+    """A new folder with the records of `config`."""
+    stem = f"{time.strftime('%Y-%m-%d_%H-%M-%S')}_{config.algorithm.name}_seed{config.seed}"
+    root = Path(config.log_root) / config.task
+    for attempt in range(1, 1000):
+        folder = RunFolder(root / (stem if attempt == 1 else f"{stem}_{attempt}"))
+        try:
+            (folder.path / "checkpoints").mkdir(parents=True)
+            break
+        except FileExistsError:
+            continue
+    else:
+        raise ConfigError(f"log_root = {config.log_root!r} cannot work: no free name for {stem} in {root}.")
+    write_json(folder.config_file, asdict(config))
+    write_json(folder.path / "params" / "run.json", describe_run())
+    return folder
+
+
+def find_run(name: str, log_root: str = "logs") -> tuple[RunFolder, Path]:
+    """The run and checkpoint that `name` means: `latest`, a run folder, or a checkpoint file."""
+    path = _latest_run(log_root) if name == "latest" else Path(name)
+    if path.is_file() and path.parent.name == "checkpoints":
+        return RunFolder(path.parent.parent), path
+    folder = RunFolder(path)
+    if not folder.config_file.is_file():
+        raise ConfigError(
+            f"there is no run at {str(path)!r}: give a run folder (such as logs/point-track/<time>_podpo_seed1), "
+            f"a file in its checkpoints/, or 'latest'."
+        )
+    if not folder.last.is_file():
+        raise ConfigError(f"the run {str(path)!r} has no checkpoint yet: it ended before the first was written.")
+    return folder, folder.last
+
+
+def _latest_run(log_root: str) -> Path:
+    checkpoints = list(Path(log_root).glob("*/*/checkpoints/last.pt"))
+    if not checkpoints:
+        raise ConfigError(f"there is no run to take as 'latest' in {log_root!r}: train one first, or give its path.")
+    return max(checkpoints, key=lambda file: file.stat().st_mtime).parent.parent
+
+
+def write_atomically(path: Path, write: Callable[[BinaryIO], Any]) -> None:
+    """Write a file so that a kill or a full disk at any moment leaves the old one or the new one, whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def write_json(path: Path, record: Any) -> None:
+    text = json.dumps(record, indent=2) + "\n"
+    write_atomically(path, lambda file: file.write(text.encode()))
+
+
+def describe_run() -> dict[str, Any]:
+    """What someone needs to know to repeat a run: command, commit, versions, machine."""
+    return {
+        "command": " ".join(["podpo", *sys.argv[1:]]),
+        "commit": _git("rev-parse", "HEAD") + ("+changes" if _git("status", "--porcelain") else ""),
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "python": platform.python_version(),
+        "versions": {name: installed for name in VERSIONED if (installed := _installed(name))},
+        "machine": describe_machine(),
+    }
+
+
+def describe_machine() -> str:
+    """Processor, cores and GPU in a line."""
+    import torch
+
+    processor = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        names = [line.partition(":")[2].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line]
+        processor = names[0] if names else processor
+    gpu = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ""
+    return f"{processor}, {os.cpu_count()} cores{gpu}"
+
+
+def _installed(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _git(*arguments: str) -> str:
+    """Output of git in the source tree, empty where podpo is installed without one."""
+    here = Path(__file__).resolve().parent
+    try:
+        done = subprocess.run(["git", "-C", str(here), *arguments], capture_output=True, text=True, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""

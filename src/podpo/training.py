@@ -1,0 +1,239 @@
+"""Training, whole: rollouts, updates, evaluations, checkpoints, and going on after a stop."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections import deque
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from torch import Tensor
+
+from podpo.checkpoint import (
+    random_state,
+    read_checkpoint,
+    seed_everything,
+    set_random_state,
+    write_checkpoint,
+)
+from podpo.config import Deployment, RunConfig
+from podpo.construction import build_algorithm, resolve_device
+from podpo.evaluation import Evaluation, deployed, evaluate, make_evaluation_task
+from podpo.metrics import Metrics
+from podpo.progress import ProgressDisplay
+from podpo.run_folder import RunFolder, write_json
+from podpo.tasks import make_task
+
+EPISODES_REMEMBERED = 100
+"""Finished episodes in the running mean of the training return, as in rsl_rl."""
+EVALUATED_DEPLOYMENTS: tuple[Deployment, ...] = ("zero", "sample")
+
+
+class Episodes:
+    """Return and length of the episodes that training finishes."""
+
+    def __init__(self, num_envs: int, device: str) -> None:
+        self.running = torch.zeros(2, num_envs, device=device)
+        self.finished: deque[tuple[float, float]] = deque(maxlen=EPISODES_REMEMBERED)
+
+    def add(self, rewards: Tensor, dones: Tensor) -> None:
+        self.running += torch.stack([rewards, torch.ones_like(rewards)])
+        ended = dones.bool()
+        self.finished.extend((r, n) for r, n in self.running[:, ended].T.tolist())
+        self.running[:, ended] = 0
+
+    def means(self) -> dict[str, float]:
+        if not self.finished:
+            return {}
+        returns, lengths = zip(*self.finished, strict=True)
+        return {
+            "Train/mean_reward": sum(returns) / len(returns),
+            "Train/mean_episode_length": sum(lengths) / len(lengths),
+        }
+
+
+class Training:
+    """One run: `run()` it, from the start or from a checkpoint."""
+
+    def __init__(self, config: RunConfig, folder: RunFolder, console: Console | None = None) -> None:
+        self.config, self.folder = config, folder
+        self.console = console or Console()
+        self.device = resolve_device(config.device)
+        seed_everything(config.seed)
+        self.task = make_task(config.task, config.num_envs, config.seed, self.device)
+        self.algorithm = build_algorithm(config, self.task, self.device)
+        self.algorithm.train_mode()
+        self.episodes = Episodes(config.num_envs, self.device)
+        self.iteration = 0
+        self.train_s = 0.0
+        self.best_return = -float("inf")
+        self.stop_signal: int | None = None
+        self._evaluated_iteration = -1
+
+    def run(self) -> dict[str, Evaluation]:
+        """Train until the last iteration, the time limit or a signal; returns the final evaluations."""
+        config = self.config
+        metrics = Metrics(config, self.folder, self.iteration)
+        self._started = time.monotonic()
+        try:
+            with (
+                self._signals(),
+                ProgressDisplay(self.console, self.iteration, config.max_iterations, config.max_time) as display,
+            ):
+                while self.iteration < config.max_iterations and not self._should_stop():
+                    row = self._iterate()
+                    metrics.log_iteration(row)
+                    display.show(self.iteration, row)
+                    if self.iteration % config.eval_interval == 0:
+                        self._evaluate(metrics, display)
+                    if self.iteration % config.checkpoint_interval == 0:
+                        self._save_or_warn(self.folder.last, display)
+                self.save(self.folder.last)
+                return self._evaluate(metrics, display)
+        finally:
+            metrics.close()
+
+    def _iterate(self) -> dict[str, float]:
+        """One rollout and one update."""
+        config, algorithm = self.config, self.algorithm
+        start = time.perf_counter()
+        task_metrics: dict[str, list[Tensor]] = {}
+        with torch.inference_mode():
+            obs = self.task.get_observations().to(self.device)
+            for _ in range(config.num_steps_per_env):
+                obs, rewards, dones, extras = self.task.step(algorithm.act(obs))
+                algorithm.process_env_step(obs, rewards, dones, extras)
+                self.episodes.add(rewards, dones)
+                for name, value in extras.get("log", {}).items():
+                    if not name.startswith("Drift/"):
+                        task_metrics.setdefault(name, []).append(torch.as_tensor(value, dtype=torch.float))
+            collected = time.perf_counter()
+            algorithm.compute_returns(obs)
+        losses = algorithm.update()
+        finished = time.perf_counter()
+        self.iteration += 1
+        self.train_s += finished - start
+        samples = config.num_envs * config.num_steps_per_env
+        return {
+            "iteration": self.iteration,
+            "env_steps": self.iteration * samples,
+            "train_s": self.train_s,
+            **self.episodes.means(),
+            "Policy/mean_std": algorithm.get_policy().output_std.mean().item(),
+            **{f"Loss/{name}": value for name, value in losses.items()},
+            "Loss/learning_rate": algorithm.learning_rate,
+            "Perf/total_fps": samples / (finished - start),
+            "Perf/collection_time": collected - start,
+            "Perf/learning_time": finished - collected,
+            **getattr(algorithm, "diagnostics", {}),
+            **{name: torch.stack(values).mean().item() for name, values in task_metrics.items()},
+        }
+
+    def _evaluate(self, metrics: Metrics, display: ProgressDisplay) -> dict[str, Evaluation]:
+        """Evaluate without touching training's random numbers; keeps the best state by noise-free return."""
+        with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+            torch.manual_seed(self.config.seed)
+            task = make_evaluation_task(self.config, self.config.eval_episodes, self.device)
+            policy = self.algorithm.get_policy()
+            policy.eval()
+            results = {noise: evaluate(deployed(policy, noise), task) for noise in EVALUATED_DEPLOYMENTS}
+            policy.train()
+        if self.iteration == self._evaluated_iteration:
+            return results
+        self._evaluated_iteration = self.iteration
+        row: dict[str, float] = {
+            "iteration": self.iteration,
+            "env_steps": self.iteration * self.config.num_envs * self.config.num_steps_per_env,
+            "train_s": self.train_s,
+            "train_return": self.episodes.means().get("Train/mean_reward", float("nan")),
+        }
+        for noise, result in results.items():
+            row |= {f"{noise}/{name}": value for name, value in result.as_dict().items()}
+        metrics.log_evaluation(row)
+        best = results["zero"].return_mean
+        if best > self.best_return:
+            self.best_return = best
+            self._save_or_warn(self.folder.best, display)
+        display.say(
+            f"  evaluation at iteration {self.iteration}: return {best:.2f} without noise, "
+            f"{results['sample'].return_mean:.2f} sampled"
+        )
+        return results
+
+    # State --------------------------------------------------------------------------------------------------
+
+    def save(self, path: Path) -> None:
+        """Write everything that the rest of the run depends on."""
+        state = {
+            "algorithm": self.algorithm.save(),
+            "training": {
+                "iteration": self.iteration,
+                "train_s": self.train_s,
+                "best_return": self.best_return,
+                "evaluated_iteration": self._evaluated_iteration,
+                "episodes_running": self.episodes.running,
+                "episodes_finished": list(self.episodes.finished),
+            },
+            "task": self.task.state_dict(),
+            "random": random_state(),
+        }
+        write_checkpoint(path, state)
+
+    def load(self, path: Path) -> None:
+        """Continue from a checkpoint: weights, optimisers, normalisers, counters, tasks and dice."""
+        state = read_checkpoint(path, self.device)
+        self.algorithm.load(state["algorithm"], None, True)
+        self.algorithm.learning_rate = self.algorithm.optimizer.param_groups[0]["lr"]
+        training = state["training"]
+        self.iteration = training["iteration"]
+        self.train_s = training["train_s"]
+        self.best_return = training["best_return"]
+        self._evaluated_iteration = training["evaluated_iteration"]
+        self.episodes.running = training["episodes_running"]
+        self.episodes.finished.extend(tuple(pair) for pair in training["episodes_finished"])
+        self.task.load_state_dict(state["task"])
+        set_random_state(state["random"])
+
+    def _save_or_warn(self, path: Path, display: ProgressDisplay) -> None:
+        """A full disk must not end hours of training; the newest good checkpoint stays in place."""
+        try:
+            self.save(path)
+        except OSError as error:
+            display.say(f"[yellow]could not write {path}: {error}; training goes on, the older one is kept[/]")
+
+    # Stopping -----------------------------------------------------------------------------------------------
+
+    def _should_stop(self) -> bool:
+        limit = self.config.max_time
+        return self.stop_signal is not None or (limit is not None and time.monotonic() - self._started >= limit)
+
+    @contextmanager
+    def _signals(self) -> Any:
+        """Ctrl-C and a polite kill end the run after the iteration, with a checkpoint; a second one at once."""
+
+        def request_stop(number: int, frame: object) -> None:
+            if self.stop_signal is not None:
+                raise KeyboardInterrupt
+            self.stop_signal = number
+            self.console.print("stopping after this iteration; once more to stop at once", highlight=False)
+
+        previous: dict[int, Any] = {}
+        try:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                previous[number] = signal.signal(number, request_stop)
+        except ValueError:  # not the main thread: the caller's signals are its own
+            previous = {}
+        try:
+            yield
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+
+def write_summary(training: Training, results: dict[str, Evaluation]) -> None:
+    """The final evaluations, beside the run."""
+    write_json(training.folder.path / "evaluation.json", {noise: r.as_dict() for noise, r in results.items()})
