@@ -22,15 +22,11 @@ from torch import Tensor, nn
 
 from podpo import drift
 from podpo.actor import OneStepActor
-from podpo.config import ConfigError, PODPOConfig, require
+from podpo.config import ConfigError, PODPOConfig
 from podpo.ppo_config import read_actor, read_algorithm, read_critic
 from podpo.ranks import Ranks
 from podpo.returns import gae, next_state_values, standardize, value_loss
-
-NUM_PROBES = 1024
-"""Samples on which the displacement of an update is measured."""
-STEP_SIZE_RANGE = (1e-5, 1e-2)
-STEP_SIZE_FACTOR = 1.5
+from podpo.step_size import Probe, StepSize
 
 
 class Samples(NamedTuple):
@@ -59,18 +55,13 @@ class PODPO:
         multi_gpu_cfg: dict[str, int] | None = None,
     ) -> None:
         self.config = config = config or PODPOConfig()
-        require(
-            config.step_size != "linear" or bool(config.decay_iterations),
-            "step_size",
-            config.step_size,
-            "set decay_iterations to the length of the run",
-        )
         self.device = device
         self.ranks = Ranks(multi_gpu_cfg)
         self.actor = actor.to(device)
         self.critic = critic.to(device)
         self.averaged_actor = copy.deepcopy(self.actor) if config.ema_decay else None
-        self.learning_rate = config.learning_rate
+        self.step_size = StepSize(config)
+        self.learning_rate = self.step_size.value
         groups = [{"params": list(model.parameters())} for model in (self.actor, self.critic)]
         self.optimizer: torch.optim.Optimizer = resolve_optimizer(config.optimizer)(groups, lr=self.learning_rate)  # pyright: ignore[reportCallIssue, reportAttributeAccessIssue]
         self.storage = storage
@@ -131,7 +122,7 @@ class PODPO:
         samples = self._samples()
         positives = (samples.advantages > 0).nonzero().squeeze(-1)
         loss_count = self._loss_count(positives, samples.advantages)
-        probe = self._probe(samples.obs)
+        probe = Probe(self.actor, samples.obs)
         measured: dict[str, Tensor] = {}
         totals = torch.zeros(4, device=self.device)
 
@@ -144,7 +135,7 @@ class PODPO:
             actor_norm, critic_norm = self._step(loss_drift + self.config.value_loss_coef * loss_value)
             totals += torch.stack([loss_value.detach(), loss_drift.detach(), actor_norm, critic_norm])
 
-        measured["displacement"] = self.ranks.mean(self._displacement(*probe))
+        measured["displacement"] = self.ranks.mean(probe.displacement(self.actor))
         measured["positive_fraction"] = (samples.advantages > 0).float().mean()
         return self._finish(samples, totals, measured)
 
@@ -218,10 +209,11 @@ class PODPO:
         self.diagnostics = {f"Drift/{name}": number for name, number in zip(names, rest, strict=True)}
         self.diagnostics |= {"Drift/actor_grad_norm": actor_norm, "Drift/critic_grad_norm": critic_norm}
         self._unlogged = dict(self.diagnostics)
-        self._set_step_size(self.diagnostics["Drift/displacement"])
+        self.learning_rate = self.step_size.advance(self.iteration, self.diagnostics["Drift/displacement"])
+        self.optimizer.param_groups[0]["lr"] = self.learning_rate
         return {"value": value, "drift": drift_value}
 
-    # Measurements and schedules -----------------------------------------------------------------------------
+    # Measurements ------------------------------------------------------------------------------------------
 
     def _field_options(self) -> dict[str, Any]:
         config = self.config
@@ -236,32 +228,6 @@ class PODPO:
         """Diagnostics of the field that the rollout's own policy meets: the first minibatch, before any step."""
         self.actor.measured_spread.copy_(x.std(dim=1, correction=0).mean(dim=0))
         return drift.diagnostics(x, y_pos, x, **self._field_options())
-
-    @torch.no_grad()
-    def _probe(self, obs: TensorDict) -> tuple[TensorDict, Tensor, Tensor]:
-        """Observations, noise and the actions there, before the update."""
-        chosen = obs[torch.randint(len(obs), (min(NUM_PROBES, len(obs)),), device=self.device)]
-        noise = self.actor.sample_noise(len(chosen))
-        return chosen, noise, self.actor.generate(self.actor.get_latent(chosen), noise)
-
-    @torch.no_grad()
-    def _displacement(self, obs: TensorDict, noise: Tensor, before: Tensor) -> Tensor:
-        """How far the update moved the action of the same observation and noise, squared, in spreads."""
-        moved = self.actor.generate(self.actor.get_latent(obs), noise) - before
-        return (moved.square().mean(dim=0) / self.actor.measured_spread.square().clamp_min(1e-12)).mean()
-
-    def _set_step_size(self, displacement: float) -> None:
-        config = self.config
-        if config.step_size == "linear":
-            left = 1 - self.iteration / (config.decay_iterations or 1)
-            self.learning_rate = config.learning_rate * max(left, 0.0)
-        elif config.step_size == "adaptive":
-            low, high = STEP_SIZE_RANGE
-            if displacement > 2 * config.displacement_target:
-                self.learning_rate = max(self.learning_rate / STEP_SIZE_FACTOR, low)
-            elif displacement < config.displacement_target / 2:
-                self.learning_rate = min(self.learning_rate * STEP_SIZE_FACTOR, high)
-        self.optimizer.param_groups[0]["lr"] = self.learning_rate
 
     def _value_final_obs(self, final_obs: TensorDict, time_outs: Tensor, step: int) -> None:
         self.has_final_values = True
@@ -359,7 +325,7 @@ class PODPO:
             self.critic.load_state_dict(loaded_dict["critic_state_dict"], strict=strict)
         if wanted.get("optimizer"):
             self.optimizer.load_state_dict(loaded_dict["optimizer_state_dict"])
-            self.learning_rate = state["learning_rate"]
+            self.learning_rate = self.step_size.value = state["learning_rate"]
         if wanted.get("iteration"):
             self.iteration = state["iteration"]
         return wanted.get("iteration", False)

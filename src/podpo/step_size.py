@@ -1,0 +1,59 @@
+"""How far an update moves the policy, and the step size that follows from it."""
+
+from __future__ import annotations
+
+import torch
+from tensordict import TensorDict
+from torch import Tensor
+
+from podpo.actor import OneStepActor
+from podpo.config import PODPOConfig, require
+
+NUM_PROBES = 1024
+"""Samples on which displacement is measured."""
+ADAPTIVE_RANGE = (1e-5, 1e-2)
+ADAPTIVE_FACTOR = 1.5
+
+
+class Probe:
+    """Observations and noises whose actions are remembered, to see how far an update moves them."""
+
+    @torch.no_grad()
+    def __init__(self, actor: OneStepActor, obs: TensorDict) -> None:
+        count = min(NUM_PROBES, len(obs))
+        self.latent = actor.get_latent(obs[torch.randint(len(obs), (count,), device=actor.noise_std.device)])
+        self.noise = actor.sample_noise(count)
+        self.before = actor.generate(self.latent, self.noise)
+
+    @torch.no_grad()
+    def displacement(self, actor: OneStepActor) -> Tensor:
+        """E ||f(o, z) - f_old(o, z)||^2 / spread^2, per action dimension and in the mean over them."""
+        moved = (actor.generate(self.latent, self.noise) - self.before).square().mean(dim=0)
+        return (moved / actor.measured_spread.square().clamp_min(1e-12)).mean()
+
+
+class StepSize:
+    """The actor's learning rate: constant, falling to zero, or following the displacement."""
+
+    def __init__(self, config: PODPOConfig) -> None:
+        require(
+            config.step_size != "linear" or bool(config.decay_iterations),
+            "step_size",
+            config.step_size,
+            "set decay_iterations to the length of the run",
+        )
+        self.config = config
+        self.value = config.learning_rate
+
+    def advance(self, iteration: int, displacement: float) -> float:
+        """The learning rate after `iteration` updates, the last of which moved the policy by `displacement`."""
+        config = self.config
+        if config.step_size == "linear":
+            self.value = config.learning_rate * max(1 - iteration / (config.decay_iterations or 1), 0.0)
+        elif config.step_size == "adaptive":
+            low, high = ADAPTIVE_RANGE
+            if displacement > 2 * config.displacement_target:
+                self.value = max(self.value / ADAPTIVE_FACTOR, low)
+            elif displacement < config.displacement_target / 2:
+                self.value = min(self.value * ADAPTIVE_FACTOR, high)
+        return self.value

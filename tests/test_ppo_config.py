@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from rsl_rl.algorithms import PPO
+
+from podpo.algorithm import PODPO
+from podpo.config import ConfigError
+from podpo.tasks import make_task
+
+
+def build(cfg: dict[str, Any]) -> Any:
+    env = make_task("point-track", 4, 0)
+    return PODPO.construct_algorithm(env.get_observations(), env, cfg, "cpu")
+
+
+def test_a_ppo_file_is_honoured_where_it_means_something(podpo_file: dict[str, Any]) -> None:
+    podpo_file["algorithm"] |= {"clip_param": 0.3, "gamma": 0.9, "lam": 0.8, "num_learning_epochs": 3}
+    podpo_file["algorithm"] |= {"max_grad_norm": 0.7, "learning_rate": 2e-4, "use_clipped_value_loss": False}
+    with pytest.warns(UserWarning, match="desired_kl, entropy_coef, schedule") as record:
+        algorithm = build(podpo_file)
+    assert len([w for w in record if "PODPO" in str(w.message)]) == 1
+    config = algorithm.config
+    assert (config.clip_param, config.gamma, config.lam, config.num_learning_epochs) == (0.3, 0.9, 0.8, 3)
+    assert (config.max_grad_norm, config.use_clipped_value_loss) == (0.7, False)
+    assert [g["lr"] for g in algorithm.optimizer.param_groups] == [2e-4, 2e-4]
+    assert torch.allclose(algorithm.actor.noise_std, torch.tensor(0.7))
+    assert algorithm.actor.obs_normalization
+    assert algorithm.actor.mlp[0].out_features == 32
+
+
+def test_nothing_is_warned_of_where_nothing_is_ignored(podpo_file: dict[str, Any]) -> None:
+    for key in ("entropy_coef", "schedule", "desired_kl"):
+        del podpo_file["algorithm"][key]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        build(podpo_file)
+
+
+def test_podpo_options_pass_through(podpo_file: dict[str, Any]) -> None:
+    podpo_file["algorithm"] |= {"num_candidates": 5, "temperatures": [0.3], "scale": "observation"}
+    with pytest.warns(UserWarning):
+        config = build(podpo_file).config
+    assert (config.num_candidates, config.temperatures, config.scale) == (5, (0.3,), "observation")
+
+
+def test_the_length_of_a_linear_schedule_is_that_of_the_run(podpo_file: dict[str, Any]) -> None:
+    podpo_file["algorithm"]["step_size"] = "linear"
+    podpo_file["max_iterations"] = 77
+    with pytest.warns(UserWarning):
+        assert build(podpo_file).config.decay_iterations == 77
+
+
+@pytest.mark.parametrize(
+    ("section", "changes", "message"),
+    [
+        ("algorithm", {"num_candidate": 4}, r"num_candidate is unknown.*did you mean 'num_candidates'"),
+        ("algorithm", {"num_candidates": 0}, r"num_candidates = 0 cannot work"),
+        ("algorithm", {"rnd_cfg": {"weight": 1.0}}, r"rnd_cfg is not supported"),
+        ("algorithm", {"symmetry_cfg": {"use_mirror_loss": True}}, r"symmetry_cfg is not supported"),
+        ("actor", {"class_name": "RNNModel"}, r"actor\.class_name = 'RNNModel'.*multi-layer perceptrons"),
+        ("actor", {"class_name": "CNNModel"}, r"actor\.class_name = 'CNNModel'.*multi-layer perceptrons"),
+        ("critic", {"class_name": "RNNModel"}, r"critic\.class_name = 'RNNModel'.*multi-layer perceptrons"),
+    ],
+)
+def test_what_cannot_work_is_refused(
+    podpo_file: dict[str, Any], section: str, changes: dict[str, Any], message: str
+) -> None:
+    podpo_file[section] |= changes
+    with pytest.raises(ConfigError, match=message), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        build(podpo_file)
+
+
+def test_start_from_a_ppo_checkpoint(ppo_file: dict[str, Any], podpo_file: dict[str, Any], tmp_path: Any) -> None:
+    import copy
+
+    env = make_task("point-track", 4, 0)
+    as_ppo = copy.deepcopy(ppo_file)
+    as_ppo["algorithm"] |= {"class_name": "PPO", "rnd_cfg": None}
+    as_ppo["multi_gpu"] = None
+    ppo = PPO.construct_algorithm(env.get_observations(), env, as_ppo, "cpu")
+    ppo.actor.update_normalization(env.get_observations())
+    torch.save(ppo.save() | {"iter": 3, "infos": None}, tmp_path / "model_3.pt")
+
+    podpo_file["algorithm"]["init_from"] = str(tmp_path / "model_3.pt")
+    with pytest.warns(UserWarning):
+        podpo = build(podpo_file)
+    obs = env.get_observations()
+    torch.manual_seed(0)
+    expected = ppo.actor(obs, stochastic_output=True)
+    torch.manual_seed(0)
+    assert torch.allclose(podpo.actor(obs, stochastic_output=True), expected, atol=1e-6)
+    assert torch.allclose(podpo.critic(obs), ppo.critic(obs), atol=1e-6)
+    with pytest.raises(ConfigError, match="init_from"):
+        podpo.load(ppo.save(), None, True)
+
+    podpo_file["algorithm"]["init_from"] = str(tmp_path / "nowhere.pt")
+    with pytest.raises(ConfigError, match="no such file"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        build(podpo_file)
