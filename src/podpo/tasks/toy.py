@@ -211,6 +211,11 @@ class Bandit(ToyTask):
     min_film_steps = 30
     width = 0.3
 
+    def __init__(self, num_envs: int, seed: int = 1, device: str = "cpu") -> None:
+        super().__init__(num_envs, seed, device)
+        self.last_action = torch.zeros(num_envs, 2, device=device)
+        self.last_direction = self.direction
+
     def _start(self) -> dict[str, Tensor]:
         return {"context": self._uniform(0, self.num_contexts).long()}
 

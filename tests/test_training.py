@@ -1,0 +1,265 @@
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from conftest import small_run
+from rich.console import Console
+
+from podpo.checkpoint import read_checkpoint
+from podpo.config import ConfigError, RunConfig
+from podpo.evaluation import deployed, evaluate, load_policy, make_evaluation_task, random_agent, zero_agent
+from podpo.metrics import CsvTable, read_table
+from podpo.run_folder import RunFolder, create_run, find_run, write_atomically
+from podpo.tasks import make_task
+from podpo.training import Training
+
+
+def run(config: RunConfig, checkpoint: Path | None = None, folder: RunFolder | None = None) -> Training:
+    training = Training(config, folder or create_run(config), Console(quiet=True))
+    if checkpoint is not None:
+        training.load(checkpoint)
+    training.run()
+    return training
+
+
+def assert_equal_state(one: Any, other: Any, where: str = "") -> None:
+    if isinstance(one, torch.Tensor):
+        assert torch.equal(one, other), where
+    elif isinstance(one, dict):
+        assert one.keys() == other.keys(), where
+        for key in one:
+            if key != "train_s":  # seconds are measured, not computed
+                assert_equal_state(one[key], other[key], f"{where}/{key}")
+    elif isinstance(one, list | tuple):
+        assert len(one) == len(other), where
+        for i, (a, b) in enumerate(zip(one, other, strict=True)):
+            assert_equal_state(a, b, f"{where}[{i}]")
+    else:
+        assert one == other or (one != one and other != other), where
+
+
+@pytest.mark.parametrize("algorithm", ["podpo", "ppo"])
+def test_a_resumed_run_has_the_bits_of_an_unbroken_one(tmp_path: Path, algorithm: str) -> None:
+    config = small_run(tmp_path, algorithm=algorithm, max_iterations=6)
+    whole = run(config)
+    first = run(replace(config, max_iterations=4))
+    run(config, first.folder.last, first.folder)
+    states = [read_checkpoint(t.folder.last, "cpu") for t in (whole, first)]
+    assert states[0]["training"]["iteration"] == 6
+    assert_equal_state(*states)
+
+
+def test_the_log_axis_goes_on(tmp_path: Path) -> None:
+    config = small_run(tmp_path, max_iterations=6)
+    first = run(replace(config, max_iterations=3))
+    # A crash may leave rows of iterations that no checkpoint remembers.
+    with (first.folder.path / "progress.csv").open("a") as file:
+        file.write("4,512\n")
+    run(config, first.folder.last, first.folder)
+    rows = read_table(first.folder.path / "progress.csv")
+    assert [int(row["iteration"]) for row in rows] == [1, 2, 3, 4, 5, 6]
+    assert [int(row["env_steps"]) for row in rows] == [128 * i for i in range(1, 7)]
+    assert all(row["Loss/drift"] and row["Drift/spread"] for row in rows)
+    evaluations = read_table(first.folder.path / "evaluations.csv")
+    assert [int(row["iteration"]) for row in evaluations] == [2, 3, 4, 6]
+
+
+def test_a_run_leaves_its_records(tmp_path: Path) -> None:
+    training = run(small_run(tmp_path, logger="tensorboard"))
+    folder = training.folder
+    assert folder.read_config() == training.config
+    record = json.loads((folder.path / "params" / "run.json").read_text())
+    assert {"command", "commit", "versions", "machine", "python"} <= record.keys()
+    assert list(folder.path.glob("events.out.tfevents.*"))
+    best = max(float(row["zero/return_mean"]) for row in read_table(folder.path / "evaluations.csv"))
+    assert read_checkpoint(folder.best, "cpu")["training"]["best_return"] == pytest.approx(best)
+    assert training.best_return == pytest.approx(best)
+
+
+def test_evaluating_does_not_change_training(tmp_path: Path) -> None:
+    often = run(small_run(tmp_path, eval_interval=1))
+    seldom = run(small_run(tmp_path, eval_interval=100))
+    weights = [read_checkpoint(t.folder.last, "cpu")["algorithm"]["actor_state_dict"] for t in (often, seldom)]
+    assert_equal_state(*weights)
+
+
+def test_time_limit(tmp_path: Path) -> None:
+    training = run(small_run(tmp_path, max_iterations=100_000, max_time=0.5))
+    assert 0 < training.iteration < 100_000
+    assert read_checkpoint(training.folder.last, "cpu")["training"]["iteration"] == training.iteration
+
+
+def test_a_full_disk_does_not_end_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = small_run(tmp_path, max_iterations=4, checkpoint_interval=1)
+    training = Training(config, create_run(config), Console(quiet=True))
+    save, attempts = training.save, []
+
+    def fail_at_first(path: Path) -> None:
+        attempts.append(path)
+        if len(attempts) <= 3:
+            raise OSError(28, "No space left on device")
+        save(path)
+
+    monkeypatch.setattr(training, "save", fail_at_first)
+    training.run()
+    assert training.iteration == 4
+    assert read_checkpoint(training.folder.last, "cpu")["training"]["iteration"] == 4
+
+
+def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    write_atomically(path, lambda file: file.write(b"old"))
+
+    def half(file: Any) -> None:
+        file.write(b"ne")
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        write_atomically(path, half)
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_checkpoint_cannot_run_code(tmp_path: Path) -> None:
+    class Bomb:
+        def __reduce__(self) -> Any:
+            return (os.system, ("touch " + str(tmp_path / "exploded"),))
+
+    torch.save({"algorithm": Bomb()}, tmp_path / "bomb.pt")
+    with pytest.raises(ConfigError, match="no readable checkpoint"):
+        read_checkpoint(tmp_path / "bomb.pt", "cpu")
+    assert not (tmp_path / "exploded").exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"not a checkpoint"])
+def test_a_broken_checkpoint_is_named(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "broken.pt").write_bytes(content)
+    with pytest.raises(ConfigError, match=r"broken\.pt' is no readable checkpoint"):
+        read_checkpoint(tmp_path / "broken.pt", "cpu")
+
+
+def test_find_run(tmp_path: Path) -> None:
+    config = small_run(tmp_path, max_iterations=1)
+    older, newer = run(config).folder, run(config).folder
+    os.utime(older.last, (0, 0))
+    assert find_run("latest", config.log_root) == (newer, newer.last)
+    assert find_run(str(older.path)) == (older, older.last)
+    assert find_run(str(older.best)) == (older, older.best)
+    with pytest.raises(ConfigError, match="no run at"):
+        find_run(str(tmp_path / "nowhere"))
+    with pytest.raises(ConfigError, match="no run to take as 'latest'"):
+        find_run("latest", str(tmp_path / "nowhere"))
+
+
+def test_csv_table_drops_the_lost_future(tmp_path: Path) -> None:
+    table = CsvTable(tmp_path / "t.csv")
+    for iteration in (1, 2, 3):
+        table.append({"iteration": iteration, "a": iteration * 10})
+    table.close()
+    table = CsvTable(tmp_path / "t.csv", keep_until_iteration=2)
+    table.append({"iteration": 3, "a": 33, "unknown": 1})
+    table.close()
+    assert [row["a"] for row in read_table(tmp_path / "t.csv")] == ["10", "20", "33"]
+
+
+def test_evaluation_counts_whole_episodes(tmp_path: Path) -> None:
+    task = make_task("point-track", 32, 5)
+    idle = evaluate(zero_agent(task), task)
+    assert idle.length_mean == 100
+    assert idle.survival == 1
+    # Points at rest near 0 under sin^2, whose mean is 1/2: about exp(-2) a step.
+    assert idle.return_mean == pytest.approx(100 * 2.718**-2, rel=0.15)
+    wild = evaluate(lambda obs: 20 * torch.ones(len(obs), task.num_actions), task)
+    assert wild.survival == 0
+    assert wild.length_mean < 10
+    assert evaluate(random_agent(task), task).return_mean < 2 * idle.return_mean
+
+
+def test_evaluation_reports_coverage() -> None:
+    task = make_task("multi-goal", 8, 0)
+    corners = task.goals.repeat(2, 1)  # pyright: ignore[reportAttributeAccessIssue]
+    everywhere = evaluate(lambda obs: 5 * (corners - obs["policy"][:, :2]), task)
+    assert everywhere.success == 1
+    assert everywhere.coverage == pytest.approx(1)
+    one = evaluate(lambda obs: 5 * (corners[:1] - obs["policy"][:, :2]), task)
+    assert one.coverage == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize("algorithm", ["podpo", "ppo"])
+def test_a_loaded_policy_acts_like_the_trained_one(tmp_path: Path, algorithm: str) -> None:
+    training = run(small_run(tmp_path, algorithm=algorithm))
+    model = load_policy(training.config, training.folder.last)
+    task = make_evaluation_task(training.config, 8, "cpu")
+    obs = task.get_observations()
+    trained = training.algorithm.get_policy().eval()
+    assert torch.equal(deployed(model, "zero")(obs), deployed(trained, "zero")(obs))
+
+
+LOOP = "import sys; from podpo.cli import main; sys.exit(main(sys.argv[1:]))"
+
+
+def start_training(tmp_path: Path, *flags: str) -> tuple[subprocess.Popen[str], Path]:
+    """A training in another process that has written its first checkpoint."""
+    command = [sys.executable, "-c", LOOP, "train", "point-track", "--num-envs", "16", "--log-root", "logs"]
+    command += ["--checkpoint-interval", "1", "--eval-episodes", "4", "--logger", "none"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(
+        [*command, *flags], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and process.poll() is None:
+        found = list(tmp_path.glob("logs/*/*/checkpoints/last.pt"))
+        if found:
+            return process, found[0].parent.parent
+        time.sleep(0.05)
+    process.kill()
+    raise AssertionError(process.communicate()[0])
+
+
+@pytest.mark.slow
+def test_ctrl_c_saves_and_exits_cleanly(tmp_path: Path) -> None:
+    process, folder = start_training(tmp_path, "--max-iterations", "100000")
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, output
+    assert "Traceback" not in output
+    saved = read_checkpoint(folder / "checkpoints" / "last.pt", "cpu")["training"]["iteration"]
+    assert saved == int(read_table(folder / "progress.csv")[-1]["iteration"])
+    assert re.search(re.escape(folder.name), output), "the run folder is the last thing said"
+
+
+@pytest.mark.slow
+def test_kill_9_loses_nothing_but_the_iteration(tmp_path: Path) -> None:
+    process, folder = start_training(tmp_path, "--max-iterations", "30")
+    time.sleep(0.5)
+    process.kill()
+    process.communicate()
+    resumed = read_checkpoint(folder / "checkpoints" / "last.pt", "cpu")["training"]["iteration"]
+    assert 0 < resumed < 30, "killed too late to show anything"
+    done = subprocess.run(
+        [sys.executable, "-c", LOOP, "train", "--resume", str(folder)],
+        cwd=tmp_path,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"going on from iteration {resumed} of 30" in done.stdout
+
+    reference = replace(RunFolder(folder).read_config(), log_root=str(tmp_path / "unbroken"))
+    torch.set_num_threads(1)
+    whole = run(reference)
+    assert_equal_state(
+        read_checkpoint(whole.folder.last, "cpu"), read_checkpoint(folder / "checkpoints" / "last.pt", "cpu")
+    )
