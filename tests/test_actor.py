@@ -33,7 +33,7 @@ def bend(actor: OneStepActor) -> None:
     """Weights as after training: a last layer of ordinary size, so that noise passes through the net too."""
     torch.manual_seed(2)
     with torch.no_grad():
-        actor.mlp[-1].weight.normal_()
+        actor.mlp[-1].weight.normal_()  # pyright: ignore[reportCallIssue, reportArgumentType]
 
 
 def test_skip_starts_as_noise_std_times_noise(obs: TensorDict) -> None:
@@ -98,9 +98,7 @@ def test_noise_of_the_skip_must_match_the_action(obs: TensorDict) -> None:
 def test_a_ppo_policy_loads_exactly(obs: TensorDict, std_type: str) -> None:
     torch.manual_seed(4)
     cfg = {"class_name": "GaussianDistribution", "init_std": 0.4, "std_type": std_type}
-    ppo = MLPModel(
-        obs, GROUPS, "actor", NUM_ACTIONS, (16, 8), "elu", obs_normalization=True, distribution_cfg=cfg
-    )
+    ppo = MLPModel(obs, GROUPS, "actor", NUM_ACTIONS, (16, 8), "elu", obs_normalization=True, distribution_cfg=cfg)
     ppo.train()
     ppo.update_normalization(TensorDict({"policy": torch.randn(64, NUM_OBS)}, batch_size=[64]))
     actor = make_actor(obs)
@@ -117,14 +115,14 @@ def test_a_checkpoint_that_does_not_fit_says_why(obs: TensorDict) -> None:
     actor = make_actor(obs)
     gaussian = {"class_name": "GaussianDistribution", "init_std": 1.0}
     other = MLPModel(
-        obs, GROUPS, "actor", NUM_ACTIONS, (32, 8), "elu", obs_normalization=True, distribution_cfg=gaussian
+        obs, GROUPS, "actor", NUM_ACTIONS, (32, 8), "elu", obs_normalization=True, distribution_cfg=dict(gaussian)
     )
     with pytest.raises(ConfigError, match=r"mlp\.0\.weight is \(32, 5\)"):
         actor.load_gaussian(other.state_dict())
     bare = MLPModel(obs, GROUPS, "actor", NUM_ACTIONS, (16, 8), "elu", obs_normalization=True)
     with pytest.raises(ConfigError, match="no Gaussian policy"):
         actor.load_gaussian(bare.state_dict())
-    unnormalized = MLPModel(obs, GROUPS, "actor", NUM_ACTIONS, (16, 8), "elu", distribution_cfg=gaussian)
+    unnormalized = MLPModel(obs, GROUPS, "actor", NUM_ACTIONS, (16, 8), "elu", distribution_cfg=dict(gaussian))
     with pytest.raises(ConfigError, match="obs_normalization"):
         actor.load_gaussian(unnormalized.state_dict())
 

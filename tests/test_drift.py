@@ -27,15 +27,6 @@ few_examples = settings(max_examples=20, deadline=None, derandomize=True)
 seeds = st.integers(0, 10_000)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    """Tensors this small gain nothing from a second thread, and lose seconds to it on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def assert_same_field(actual: Tensor, expected: Tensor | np.ndarray, tolerance: float = ROUNDING) -> None:
     expected = torch.as_tensor(expected).double()
     assert actual.shape == expected.shape
@@ -425,6 +416,10 @@ def test_pools_share_positives_and_negatives(pool_size: int, pools: list[int]) -
         assert_same_field(V_pool, expected.reshape(V_pool.shape))
 
 
+def test_a_pool_of_no_observation() -> None:
+    assert candidate_V(torch.empty(0, 4, 3), torch.empty(0, 1, 3), pool_size=2).shape == (0, 4, 3)
+
+
 # --- Weights ----------------------------------------------------------------------------------------------
 
 
@@ -493,9 +488,7 @@ def test_loss_by_hand() -> None:
 
 @pytest.mark.parametrize("count", [None, 7.0])
 @pytest.mark.parametrize("over_actions, divisor", [("sum", 1), ("mean", 3)])
-def test_gradient_is_minus_two_w_V(
-    count: float | None, over_actions: Literal["sum", "mean"], divisor: int
-) -> None:
+def test_gradient_is_minus_two_w_V(count: float | None, over_actions: Literal["sum", "mean"], divisor: int) -> None:
     x, y_pos = problem(0, B=4, G=5, D=3)
     x.requires_grad_()
     V = compute_V(x, y_pos, x)
@@ -587,14 +580,16 @@ def test_total_diagnostics_are_those_of_the_summed_field() -> None:
     x, y_pos = problem(0, G=8)
     measured = drift.diagnostics(x, y_pos, x)
     V = compute_V(x, y_pos, x)
+    signal = V.mean(dim=1).square().sum(dim=1).mean() / V.square().sum(dim=2).mean()
     assert measured["V_norm/total"].item() == pytest.approx(V.norm(dim=2).mean().item())
+    assert measured["signal/total"].item() == pytest.approx(signal.item())
     separately = [measured[f"V_norm/{tau:g}"].item() for tau in PAPER_TEMPERATURES]
     assert measured["V_norm/total"].item() < sum(separately)
 
 
 def test_signal_is_one_where_the_candidates_of_an_observation_agree() -> None:
     """The two observations drift in opposite directions: only candidates of one are averaged."""
-    x, y_pos = torch.zeros(2, 4, 1), torch.cat([points(1), points(-1)])
+    x, y_pos = torch.zeros(2, 4, 2), torch.tensor([1.0, -1.0])[:, None, None].expand(2, 1, 2)
     measured = drift.diagnostics(x, y_pos, x - 3 * y_pos, mask_self=False)
     assert measured["signal/total"].item() == pytest.approx(1)
     assert measured["noise/total"].item() == pytest.approx(1)

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from podpo.returns import gae, next_state_values, standardize
+from podpo.returns import gae, next_state_values, standardize, value_loss
 
 
 def column(*values: float) -> Tensor:
@@ -109,12 +109,8 @@ def rollout(seed: int, T: int = 24, N: int = 6) -> dict[str, Tensor]:
 def test_agrees_with_the_definition(seed: int, gamma: float, lam: float) -> None:
     """A_t = sum_k (gamma lam)^k delta_{t+k}, up to and with the step that ends the episode, in float64."""
     data = rollout(seed)
-    next_values = next_state_values(
-        data["values"], data["last_values"], data["truncated"], data["final_values"]
-    )
-    A, targets = gae(
-        data["rewards"], data["values"], next_values, data["terminated"], data["truncated"], gamma, lam
-    )
+    next_values = next_state_values(data["values"], data["last_values"], data["truncated"], data["final_values"])
+    A, targets = gae(data["rewards"], data["values"], next_values, data["terminated"], data["truncated"], gamma, lam)
 
     rewards, values, final_values, last_values = (
         data[name].double().numpy() for name in ("rewards", "values", "final_values", "last_values")
@@ -188,3 +184,24 @@ def test_standardize_by_hand() -> None:
 def test_standardize_survives_equal_advantages() -> None:
     constant = torch.full((4, 2), 3.0)
     assert torch.equal(standardize(constant, constant.mean(), constant.std()), torch.zeros(4, 2))
+
+
+def test_value_loss_by_hand() -> None:
+    """Old values 0, clip 1/2, returns 2, 2, -1 and values 1/4, 3/2, 2.
+
+    Moved freely: (1/4 - 2)^2, (3/2 - 2)^2, (2 + 1)^2 = 49/16, 1/4, 9, mean 197/48.
+    Moved by at most 1/2: to 1/4, 1/2, 1/2, so 49/16, 9/4, 9/4; the worse are 49/16, 9/4, 9, mean 229/48.
+    """
+    values, old_values, returns = column(0.25, 1.5, 2), column(0, 0, 0), column(2, 2, -1)
+    assert value_loss(values, old_values, returns, None).item() == pytest.approx(197 / 48)
+    assert value_loss(values, old_values, returns, 0.5).item() == pytest.approx(229 / 48)
+    assert value_loss(1 - values, 1 - old_values, 1 - returns, 0.5).item() == pytest.approx(229 / 48)
+
+
+def test_value_loss_lets_no_value_run_beyond_the_clip() -> None:
+    """Past the clip and still short of the return, the clipped error is the worse one, and constant."""
+    values = column(0.25, 1.5).requires_grad_()
+    value_loss(values, column(0, 0), column(2, 2), 0.5).backward()
+    assert values.grad is not None
+    # d/dv of the mean: 2 (1/4 - 2) / 2.
+    assert values.grad[:, 0].tolist() == pytest.approx([-1.75, 0])

@@ -57,7 +57,7 @@ def test_a_resumed_run_has_the_bits_of_an_unbroken_one(tmp_path: Path, algorithm
     run(config, first.folder.last, first.folder)
     states = [read_checkpoint(t.folder.last, "cpu") for t in (whole, first)]
     assert states[0]["training"]["iteration"] == 6
-    assert_equal_state(*states)
+    assert_equal_state(states[0], states[1])
 
 
 def test_the_log_axis_goes_on(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_evaluating_does_not_change_training(tmp_path: Path) -> None:
     often = run(small_run(tmp_path, eval_interval=1))
     seldom = run(small_run(tmp_path, eval_interval=100))
     weights = [read_checkpoint(t.folder.last, "cpu")["algorithm"]["actor_state_dict"] for t in (often, seldom)]
-    assert_equal_state(*weights)
+    assert_equal_state(weights[0], weights[1])
 
 
 def test_time_limit(tmp_path: Path) -> None:

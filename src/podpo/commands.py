@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from podpo.config import RunConfig
+from podpo.construction import resolve_device
 from podpo.evaluation import AGENTS, Policy, deployed, evaluate, load_policy, make_evaluation_task
 from podpo.presets import preset
 from podpo.run_folder import create_run, find_run
@@ -26,6 +27,7 @@ def train(config: RunConfig, resume: str | None) -> int:
     """Train, and end by saying where everything is."""
     console = Console()
     checkpoint: Path | None = None
+    resolve_device(config.device)  # before anything is created
     if resume is None:
         folder = create_run(config)
     else:

@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from podpo.cli import main, parse
+from podpo.config import ConfigError
+from podpo.run_folder import find_run
+
+TINY = (
+    "--num-envs 8 --num-steps-per-env 8 --max-iterations 2 --eval-episodes 4 --eval-interval 1 --logger none "
+    "--algorithm.actor.hidden-dims 8 --algorithm.critic.hidden-dims 8 --algorithm.num-mini-batches 2"
+).split()
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def trained(here: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+    """The folder of a short run; what was printed is forgotten."""
+    assert main(["train", "multi-goal", *TINY]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    folder = Path(printed[-1])
+    assert folder.is_dir(), "training ends by printing the run folder"
+    return folder
+
+
+def test_train_eval_play_export_plot(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["eval", str(trained), "--episodes", "6", "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["episodes"] == 6
+    assert record["noise"] == "zero"
+    assert record["survival"] == 1.0
+    assert {"return_mean", "coverage", "success"} <= record.keys()
+    assert main(["eval", "latest", "--noise", "sample", "--best"]) == 0
+    assert "return mean" in capsys.readouterr().out
+
+    assert main(["play", str(trained), "--video", "film.gif"]) == 0
+    with Image.open("film.gif") as film:
+        assert film.n_frames == 50  # pyright: ignore[reportAttributeAccessIssue]
+
+    assert main(["plot", str(trained), "--out", "pictures/curve.png"]) == 0
+    with Image.open("pictures/curve.png") as picture:
+        assert np.asarray(picture.convert("L")).std() > 10
+
+
+def test_eval_of_a_fixed_seed_repeats(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    printed = []
+    for seed in ("3", "3", "4"):
+        assert main(["eval", str(trained), "--noise", "sample", "--seed", seed, "--json"]) == 0
+        printed.append(capsys.readouterr().out.replace(f'"seed": {seed}', ""))
+    assert printed[0] == printed[1]
+    assert printed[0] != printed[2]
+
+
+@pytest.mark.parametrize("agent", ["zero", "random"])
+def test_agents_need_no_training(agent: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["eval", agent, "--task", "bandit", "--json"]) == 0
+    assert 0 <= json.loads(capsys.readouterr().out)["return_mean"] <= 1
+    assert main(["play", agent, "--task", "multi-goal", "--video", "film.gif"]) == 0
+    assert (here / "film.gif").stat().st_size > 1000
+
+
+def test_resume_goes_on(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "--resume", "latest", "--max-iterations", "4"]) == 0
+    printed = capsys.readouterr().out
+    assert "going on from iteration 2 of 4" in printed
+    assert Path(printed.splitlines()[-1]) == trained
+    assert find_run(str(trained))[0].read_config().num_envs == 8
+
+
+def test_ppo_is_one_flag_away(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "bandit", "--algorithm.name", "ppo", *TINY]) == 0
+    assert "_ppo_" in capsys.readouterr().out.splitlines()[-1]
+
+
+def test_flags_change_the_preset_of_their_task() -> None:
+    command = parse(["train", "bandit", "--algorithm.num-candidates", "16", "--algorithm.actor.init", "plain"])
+    assert command.task == "bandit"
+    assert command.algorithm.num_candidates == 16
+    assert command.algorithm.actor.init == "plain"
+    assert command.algorithm.actor.hidden_dims == (64, 64), "the rest of the preset stays"
+    assert parse(["train"]).task == "point-track"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        ("tran", ["no command 'tran'", "did you mean 'train'", "doctor"]),
+        ("train point-trakc", ["no task 'point-trakc'", "did you mean 'point-track'", "multi-goal"]),
+        ("eval zero --task bandti", ["no task 'bandti'", "did you mean 'bandit'"]),
+        ("train --num-envs 0", ["num_envs = 0", "use 1 or more"]),
+        ("train --algorithm.num-candidates 0", ["num_candidates = 0", "use 2 or more"]),
+        ("train --algorithm.name ppo --algorithm.num-candidates 4", ["num_candidates = 4 means nothing to ppo"]),
+        ("train --algorithm.ppo.entropy-coef 0.1", ["ppo.entropy_coef = 0.1 means nothing to podpo"]),
+        ("train --algorithm.temperatures 0.1 -1", ["temperatures", "positive"]),
+        ("train --device cuda:7", ["device = 'cuda:7'", "Use cpu"]),
+        ("train --resume nowhere", ["no run at 'nowhere'", "latest"]),
+        ("eval nowhere", ["no run at 'nowhere'"]),
+        ("eval zero --episodes 0", ["episodes = 0"]),
+        ("plot latest", ["no run to take as 'latest'"]),
+        ("play zero --video film.avi", ["video = 'film.avi'", ".gif or .mp4"]),
+    ],
+)
+def test_bad_input_names_field_value_and_fix(
+    here: Path, capsys: pytest.CaptureFixture[str], arguments: str, parts: list[str]
+) -> None:
+    try:
+        code = main(arguments.split())
+    except SystemExit as stopped:  # the parser's own way out
+        code = stopped.code
+    assert code == 2
+    message = " ".join(capsys.readouterr().err.split())
+    assert "Traceback" not in message
+    for part in parts:
+        assert part in message
+    assert not list(here.iterdir()), "bad input leaves nothing behind"
+
+
+@pytest.mark.parametrize(
+    "arguments", ["train --num-env 4", "train --num-envs many", "eval", "train --algorithm.name x"]
+)
+def test_unparsable_input_is_refused_by_the_parser(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments.split())
+    assert stopped.value.code == 2
+    assert capsys.readouterr().err
+
+
+def test_bad_pictures_and_exports_are_refused(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plot", "latest", "--out", "curve.xyz"]) == 2
+    assert "out = 'curve.xyz'" in capsys.readouterr().err
+    assert main(["export", "latest", "--out", "policy.bin"]) == 2
+    assert ".onnx or .pt" in capsys.readouterr().err
+
+
+def test_doctor(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor"]) == 0
+    printed = capsys.readouterr().out
+    assert "rsl-rl-lib" in printed
+    assert "wandb" in printed
+
+
+def test_doctor_names_the_line_that_mends(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    from podpo import doctor
+
+    monkeypatch.setattr(doctor, "GENESIS_LIBRARIES", {"libnothing.so.1": "libnothing1"})
+    monkeypatch.setattr(doctor, "check_rsl_rl", lambda: doctor.check_package("rsl-rl-lib-missing"))
+    monkeypatch.setattr(doctor, "CHECKS", (doctor.check_genesis_libraries, doctor.check_rsl_rl))
+    assert doctor.examine() == 1
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "missing libnothing.so.1" in printed
+    assert "apt-get install -y libnothing1" in printed
+
+
+def test_an_unfinished_run_says_so(here: Path) -> None:
+    folder = here / "logs" / "bandit" / "x"
+    (folder / "params").mkdir(parents=True)
+    (folder / "params" / "config.json").write_text('{"task": "bandit"}')
+    with pytest.raises(ConfigError, match="no checkpoint yet"):
+        find_run(str(folder))
+
+
+def test_help_is_quick() -> None:
+    """Best of five, against a Python that does nothing: machines differ, the ratio says whether torch sneaked in."""
+    times = []
+    for _ in range(5):
+        start = time.perf_counter()
+        done = subprocess.run([sys.executable, "-m", "podpo", "--help"], capture_output=True, text=True)
+        times.append(time.perf_counter() - start)
+        assert done.returncode == 0
+        assert "train" in done.stdout
+    assert min(times) < 1.0
+
+
+def test_module_and_program_are_the_same() -> None:
+    done = subprocess.run([sys.executable, "-m", "podpo", "eval", "nowhere"], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "no run at 'nowhere'" in done.stderr

@@ -1,0 +1,36 @@
+"""It learns: the whole pipeline, measured by what a user would see."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from podpo.evaluation import evaluate, make_evaluation_task, zero_agent
+from podpo.presets import preset
+from podpo.run_folder import create_run
+from podpo.training import Training
+
+
+def learn(tmp_path: Path, task: str, iterations: int, **changes: object) -> tuple[float, float]:
+    """Noise-free return after training, and that of an agent that does nothing."""
+    config = replace(preset(task), max_iterations=iterations, eval_interval=1000, logger="none", **changes)
+    config = replace(config, log_root=str(tmp_path))
+    idle = make_evaluation_task(config, 256, "cpu")
+    training = Training(config, create_run(config), Console(quiet=True))
+    return training.run()["zero"].return_mean, evaluate(zero_agent(idle), idle).return_mean
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_bandit_is_learned(tmp_path: Path, seed: int) -> None:
+    learned, idle = learn(tmp_path, "bandit", 12, seed=seed)
+    assert idle < 0.01, "the middle between the modes pays nothing"
+    assert learned > 0.8
+
+
+def test_point_track_is_learned(tmp_path: Path) -> None:
+    learned, idle = learn(tmp_path, "point-track", 12)
+    assert idle < 15
+    assert learned > 2 * idle
