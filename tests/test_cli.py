@@ -14,10 +14,26 @@ from podpo.cli import main, parse
 from podpo.config import ConfigError
 from podpo.run_folder import find_run
 
-TINY = (
-    "--num-envs 8 --num-steps-per-env 8 --max-iterations 2 --eval-episodes 4 --eval-interval 1 --logger none "
-    "--algorithm.actor.hidden-dims 8 --algorithm.critic.hidden-dims 8 --algorithm.num-mini-batches 2"
-).split()
+TINY = [
+    "--num-envs",
+    "8",
+    "--num-steps-per-env",
+    "8",
+    "--max-iterations",
+    "2",
+    "--eval-episodes",
+    "4",
+    "--eval-interval",
+    "1",
+    "--logger",
+    "none",
+    "--algorithm.actor.hidden-dims",
+    "8",
+    "--algorithm.critic.hidden-dims",
+    "8",
+    "--algorithm.num-mini-batches",
+    "2",
+]
 
 
 @pytest.fixture

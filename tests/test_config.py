@@ -72,16 +72,16 @@ def test_networks_and_runs_check_themselves() -> None:
         ActorConfig(hidden_dims=())
     with pytest.raises(ConfigError, match=r"actor\.noise_std"):
         ActorConfig(noise_std=0.0)
-    with pytest.raises(ConfigError, match="num_mini_batches = 4.*only 2 samples"):
+    with pytest.raises(ConfigError, match=r"num_mini_batches = 4.*only 2 samples"):
         RunConfig(task="bandit", num_envs=2, num_steps_per_env=1)
     with pytest.raises(ConfigError, match="max_time"):
         RunConfig(task="bandit", max_time=0.0)
 
 
 def test_an_option_of_the_other_algorithm_is_refused() -> None:
-    with pytest.raises(ConfigError, match="beta = 0.2 means nothing to ppo"):
+    with pytest.raises(ConfigError, match=r"beta = 0\.2 means nothing to ppo"):
         AlgorithmConfig(name="ppo", beta=0.2)
-    with pytest.raises(ConfigError, match=r"ppo\.desired_kl = 0.5 means nothing to podpo"):
+    with pytest.raises(ConfigError, match=r"ppo\.desired_kl = 0\.5 means nothing to podpo"):
         AlgorithmConfig(ppo=PPOConfig(desired_kl=0.5))
     assert AlgorithmConfig(name="ppo", gamma=0.9).gamma == 0.9, "shared settings are for both"
 

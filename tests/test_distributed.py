@@ -46,7 +46,7 @@ def train_rank(rank: int, folder: str) -> None:
 
 @pytest.mark.slow
 def test_ranks_agree_even_when_one_has_no_positive_sample(tmp_path: Path) -> None:
-    mp.spawn(train_rank, args=(str(tmp_path),), nprocs=2, join=True)
+    mp.spawn(train_rank, args=(str(tmp_path),), nprocs=2, join=True)  # pyright: ignore[reportPrivateImportUsage]
     ranks = [torch.load(tmp_path / f"rank{rank}.pt", weights_only=True) for rank in range(2)]
     for name in ("actor_state_dict", "critic_state_dict", "averaged_actor_state_dict"):
         for key, value in ranks[0][name].items():
