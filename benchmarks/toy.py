@@ -46,11 +46,12 @@ Rows = list[dict[str, str]]
 def point_track() -> Iterable[tuple[str, RunConfig]]:
     """A little more than a minute of training for each algorithm."""
     for name in ("podpo", "ppo"):
-        yield name, replace(preset("point-track", name), max_iterations=100_000, max_time=1.2 * EQUAL_TIME_S)
+        base = replace(preset("point-track", name), eval_interval=5)
+        yield name, replace(base, max_iterations=100_000, max_time=1.2 * EQUAL_TIME_S)
 
 
 def actor_init() -> Iterable[tuple[str, RunConfig]]:
-    base = replace(preset("point-track"), max_iterations=80)
+    base = replace(preset("point-track"), max_iterations=80, eval_interval=5)
     for init in ("skip", "plain"):
         actor = replace(base.algorithm.actor, init=init)
         yield init, replace(base, algorithm=replace(base.algorithm, actor=actor))
@@ -166,9 +167,8 @@ def report_actor_init() -> None:
 
 def report_modes() -> None:
     figure, axes = plt.subplots(2, 2, figsize=(11, 7), layout="constrained")
-    print(
-        "\n| task, algorithm | coverage of modes, sampled: at the start | best | at the end | success | return without noise |"
-    )
+    titles = ("mode coverage, sampled: start", "best", "end", "success, sampled", "return without noise")
+    print("\n| " + " | ".join(["task, algorithm", *titles]) + " |")
     print("|---|---|---|---|---|---|")
     for column, task in enumerate(("multi-goal", "bandit")):
         runs = load("modes", task=task)
@@ -182,11 +182,8 @@ def report_modes() -> None:
                 np.array([float(run[-1]["sample/success"]) for run in rows]),
                 np.array([float(run[-1]["zero/return_mean"]) for run in rows]),
             )
-            print(
-                f"| {task}, {variant} | "
-                + " | ".join("{:.2f} [{:.2f}, {:.2f}]".format(*interval(n)) for n in numbers)
-                + " |"
-            )
+            cells = ["{:.2f} [{:.2f}, {:.2f}]".format(*interval(n)) for n in numbers]
+            print("| " + " | ".join([f"{task}, {variant}", *cells]) + " |")
         draw_bands(axes[0, column], runs, "iteration", "sample/coverage", "-", "sampled")
         draw_bands(axes[1, column], runs, "iteration", "sample/return_mean", "-", "sampled")
         axes[0, column].set(title=f"{task}: mode coverage", ylim=(0, 1.05), xlabel="iteration")

@@ -15,24 +15,9 @@ from podpo.config import ConfigError
 from podpo.run_folder import find_run
 
 TINY = [
-    "--num-envs",
-    "8",
-    "--num-steps-per-env",
-    "8",
-    "--max-iterations",
-    "2",
-    "--eval-episodes",
-    "4",
-    "--eval-interval",
-    "1",
-    "--logger",
-    "none",
-    "--algorithm.actor.hidden-dims",
-    "8",
-    "--algorithm.critic.hidden-dims",
-    "8",
-    "--algorithm.num-mini-batches",
-    "2",
+    *("--num-envs", "8", "--num-steps-per-env", "8", "--max-iterations", "2", "--logger", "none"),
+    *("--eval-episodes", "4", "--eval-interval", "1", "--algorithm.num-mini-batches", "2"),
+    *("--algorithm.actor.hidden-dims", "8", "--algorithm.critic.hidden-dims", "8"),
 ]
 
 
