@@ -26,7 +26,11 @@ class Mutant(NamedTuple):
 
 
 MUTANTS = (
-    Mutant("drift", "W_pos @ y_pos - W_neg @ y_neg", "W_pos @ y_pos + W_neg @ y_neg"),
+    Mutant(
+        "drift",
+        "_weighted_sum(W_pos, y_pos) - _weighted_sum(W_neg, y_neg)",
+        "_weighted_sum(W_pos, y_pos) + _weighted_sum(W_neg, y_neg)",
+    ),
     Mutant("drift", "(-d / tau / s)", "(d / tau / s)"),
     Mutant("drift", "(-d / tau / s)", "(-d * tau / s)"),
     Mutant("drift", "log_softmax(dim=1)", "log_softmax(dim=2)"),

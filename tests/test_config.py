@@ -48,7 +48,7 @@ def test_both_algorithms_get_the_same_networks_and_samples(task: str) -> None:
         {"lam": -0.1},
         {"num_learning_epochs": 0},
         {"learning_rate": 0.0},
-        {"num_candidates": 0},
+        {"num_candidates": 1},
         {"temperatures": ()},
         {"temperatures": (0.1, 0.0)},
         {"beta": 0.0},

@@ -530,8 +530,10 @@ def test_an_empty_batch_has_zero_loss_and_zero_gradient() -> None:
 
 
 def test_rms_is_safe_to_divide_by() -> None:
-    assert drift.rms(torch.tensor([3.0, 4.0, 0.0, 0.0])).item() == pytest.approx(2.5)
-    assert drift.rms(torch.zeros(4)).item() > 0
+    V = torch.tensor([3.0, 4.0, 0.0, 0.0]).view(2, 1, 2)
+    assert drift.rms(V).item() == pytest.approx(2.5)
+    assert drift.rms(V, over=(1, 2)).flatten().tolist() == pytest.approx([12.5**0.5, 0.0])
+    assert drift.rms(torch.zeros(1, 2, 2)).item() > 0
 
 
 # --- Diagnostics ------------------------------------------------------------------------------------------

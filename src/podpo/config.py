@@ -165,7 +165,10 @@ class PODPOConfig(OnPolicyConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.num_candidates >= 1, "num_candidates", self.num_candidates, "use 2 or more, 8 by default")
+        least = 2 if self.mask_self else 1  # one candidate alone has nothing to drift away from, and V is zero
+        require(
+            self.num_candidates >= least, "num_candidates", self.num_candidates, f"use {least} or more, 8 by default"
+        )
         require(
             len(self.temperatures) > 0 and min(self.temperatures) > 0,
             "temperatures",

@@ -18,8 +18,7 @@ Tensors in, tensors out: this module knows no policy, no rollout and no simulato
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -99,31 +98,32 @@ def field(
 ) -> Field:
     """The field of each temperature apart, with its softmax; arguments as for `compute_V`."""
     num_pos, num_dims = y_pos.shape[1], x.shape[2]
-    with _full_precision(x):
-        # V does not depend on the origin of action space; small coordinates keep float32 exact.
-        origin = x.float().mean(dim=1, keepdim=True)
-        x, y_pos, y_neg = x.float() - origin, y_pos.float() - origin, y_neg.float() - origin
+    x, y_pos, y_neg = x.float(), y_pos.float(), y_neg.float()
+    # V does not depend on the origin of action space; small coordinates keep float32 exact.
+    origin = x.mean(dim=1, keepdim=True)
+    x, y_pos, y_neg = x - origin, y_pos - origin, y_neg - origin
 
-        d = torch.cdist(x, torch.cat([y_pos, y_neg], dim=1), compute_mode="donot_use_mm_for_euclid_dist")
-        masked = _self_mask(d, num_pos, mask_self)
-        s = _distance_scale(d, masked, scale)
+    d = torch.cdist(x, torch.cat([y_pos, y_neg], dim=1), compute_mode="donot_use_mm_for_euclid_dist")
+    masked = _self_mask(d, num_pos, mask_self)
+    s = _distance_scale(d, masked, scale)
 
-        fields: list[Tensor] = []
-        rows: list[Tensor] = []
-        for tau in temperatures:
-            logits = (-d / tau / s).masked_fill(masked, MASKED_LOGIT)
-            log_row, log_column = logits.log_softmax(dim=2), logits.log_softmax(dim=1)
-            # sqrt(row * column) underflows at tau = 0.02; half the sum of the logarithms does not.
-            A = torch.exp((log_row + log_column) / 2).clamp_min(affinity_floor**0.5)
-            A_pos, A_neg = A[:, :, :num_pos], A[:, :, num_pos:]
-            W_pos = A_pos * A_neg.sum(dim=2, keepdim=True)
-            W_neg = A_neg * A_pos.sum(dim=2, keepdim=True)
-            V_tau = W_pos @ y_pos - W_neg @ y_neg
-            if normalize == "per-temperature":
-                V_tau = V_tau * (s / num_dims**0.5) / rms(V_tau)
-            fields.append(V_tau)
-            rows.append(log_row.exp())
-        return Field(torch.stack(fields), torch.stack(rows))
+    fields: list[Tensor] = []
+    rows: list[Tensor] = []
+    for tau in temperatures:
+        logits = (-d / tau / s).masked_fill(masked, MASKED_LOGIT)
+        log_row, log_column = logits.log_softmax(dim=2), logits.log_softmax(dim=1)
+        # sqrt(row * column) underflows at tau = 0.02; half the sum of the logarithms does not.
+        A = torch.exp((log_row + log_column) / 2).clamp_min(affinity_floor**0.5)
+        A_pos, A_neg = A[:, :, :num_pos], A[:, :, num_pos:]
+        W_pos = A_pos * A_neg.sum(dim=2, keepdim=True)
+        W_neg = A_neg * A_pos.sum(dim=2, keepdim=True)
+        V_tau = _weighted_sum(W_pos, y_pos) - _weighted_sum(W_neg, y_neg)
+        if normalize == "per-temperature":
+            over = (1, 2) if scale == "observation" else (0, 1, 2)
+            V_tau = V_tau * (s / num_dims**0.5) / rms(V_tau, over)
+        fields.append(V_tau)
+        rows.append(log_row.exp())
+    return Field(torch.stack(fields), torch.stack(rows))
 
 
 def candidate_V(x: Tensor, y_pos: Tensor, pool_size: int = 1, **field_options: Any) -> Tensor:
@@ -131,7 +131,8 @@ def candidate_V(x: Tensor, y_pos: Tensor, pool_size: int = 1, **field_options: A
 
     `pool_size` is the number of observations that share one contrastive set. At 1 every observation is
     isolated (the paper's method); at B or more all candidates repel each other and are drawn to all positive
-    actions, whatever their observation (the global-batch drifting that the paper argues against).
+    actions, whatever their observation (the global-batch drifting that the paper argues against). With
+    `scale="batch"` each pool has a scale of its own.
     """
     num_obs, num_candidates, num_dims = x.shape
     pool_size = min(pool_size, num_obs)
@@ -194,9 +195,9 @@ def drift_loss(
     return (w * per_candidate.mean(dim=1)).sum() / count
 
 
-def rms(V: Tensor) -> Tensor:
-    """Root mean square of all entries, kept away from zero so that it can divide."""
-    return V.square().mean().sqrt().clamp_min(1e-12)
+def rms(V: Tensor, over: tuple[int, ...] = (0, 1, 2)) -> Tensor:
+    """Root mean square over the named dimensions (kept), away from zero so that it can divide."""
+    return V.square().mean(dim=over, keepdim=True).sqrt().clamp_min(1e-12)
 
 
 @torch.no_grad()
@@ -240,6 +241,8 @@ def _self_mask(d: Tensor, num_pos: int, mask_self: bool) -> Tensor:
 def _distance_scale(d: Tensor, masked: Tensor, scale: Scale) -> Tensor:
     """What distances are divided by, broadcastable to `[B, G, N + M]`."""
     if not isinstance(scale, str):
+        if scale <= 0:
+            raise ValueError(f"scale = {scale} cannot work: use a positive number, 'batch' or 'observation'")
         return d.new_full((1, 1, 1), scale)
     dims = (0, 1, 2) if scale == "batch" else (1, 2)
     kept = (~masked).expand_as(d)
@@ -247,13 +250,6 @@ def _distance_scale(d: Tensor, masked: Tensor, scale: Scale) -> Tensor:
     return mean.clamp_min(MIN_SCALE)
 
 
-@contextmanager
-def _full_precision(x: Tensor) -> Generator[None]:
-    """float32 without TF32 or autocast: at tau = 0.02 a rounding of 1e-3 in a distance is a factor 1.05."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
-    try:
-        with torch.autocast(x.device.type, enabled=False):
-            yield
-    finally:
-        torch.set_float32_matmul_precision(before)
+def _weighted_sum(W: Tensor, y: Tensor) -> Tensor:
+    """W @ y, as a plain sum: a matrix product may be rounded to TF32 or bfloat16, as the user's settings say."""
+    return (W.unsqueeze(-1) * y.unsqueeze(1)).sum(dim=2)

@@ -6,6 +6,7 @@ PPO's settings are searched with the same care as ours (docs/log.md tells how); 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from podpo.config import ActorConfig, AlgorithmConfig, AlgorithmName, NetworkConfig, PPOConfig, RunConfig
 from podpo.tasks import check_task
@@ -13,12 +14,21 @@ from podpo.tasks import check_task
 
 def point_track(algorithm: AlgorithmName) -> RunConfig:
     return RunConfig(
-        task="point-track", algorithm=_toy_algorithm(algorithm, (128, 128)), num_envs=256, max_iterations=150
+        task="point-track",
+        algorithm=_toy_algorithm(algorithm, (128, 128), gamma=0.95, lam=0.9),
+        num_envs=256,
+        max_iterations=100,
     )
 
 
 def multi_goal(algorithm: AlgorithmName) -> RunConfig:
-    return RunConfig(task="multi-goal", algorithm=_toy_algorithm(algorithm, (64, 64)), num_envs=256, max_iterations=60)
+    return RunConfig(
+        task="multi-goal",
+        algorithm=_toy_algorithm(algorithm, (64, 64)),
+        num_envs=256,
+        max_iterations=60,
+        eval_interval=5,
+    )
 
 
 def bandit(algorithm: AlgorithmName) -> RunConfig:
@@ -44,12 +54,23 @@ def preset(task: str, algorithm: AlgorithmName = "podpo") -> RunConfig:
     return PRESETS[check_task(task)](algorithm)
 
 
-def _toy_algorithm(name: AlgorithmName, hidden_dims: tuple[int, ...]) -> AlgorithmConfig:
-    # Returns here reach 60, so clipping the value to +-0.2 an iteration would take hundreds to learn them.
+def _toy_algorithm(name: AlgorithmName, hidden_dims: tuple[int, ...], **shared: Any) -> AlgorithmConfig:
+    """Networks and `shared` settings are for both algorithms; each also gets what suits it best."""
+    own: dict[str, Any] = {"ppo": PPOConfig(entropy_coef=0.0, desired_kl=0.1)}
+    if name == "podpo":
+        own = {
+            "num_learning_epochs": 3,
+            "num_mini_batches": 8,
+            "learning_rate": 3e-3,
+            "step_size": "adaptive",
+            "displacement_target": 0.03,
+        }
     return AlgorithmConfig(
         name=name,
         actor=ActorConfig(hidden_dims=hidden_dims),
         critic=NetworkConfig(hidden_dims=hidden_dims),
+        # Returns reach far beyond 1 here; a value that may move by 0.2 an iteration would take hundreds.
         use_clipped_value_loss=False,
-        ppo=PPOConfig(entropy_coef=0.0, schedule="fixed") if name == "ppo" else PPOConfig(),
+        **shared,
+        **own,
     )

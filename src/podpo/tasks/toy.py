@@ -225,13 +225,11 @@ class Bandit(ToyTask):
     @property
     def direction(self) -> Tensor:
         """Unit vector towards one of the two modes of each environment's context; the other is opposite."""
-        angle = self.state["context"] * (math.pi / self.num_contexts)
+        angle = self.state["context"] * (2 * math.pi / self.num_contexts)
         return torch.stack([angle.cos(), angle.sin()], dim=1)
 
     def _observe(self) -> Tensor:
-        # Twice the angle, so that the observation is as symmetric as the task.
-        angle = self.state["context"] * (2 * math.pi / self.num_contexts)
-        return torch.stack([angle.cos(), angle.sin()], dim=1)
+        return self.direction
 
     def _advance(self, actions: Tensor) -> tuple[Tensor, Tensor]:
         self.last_action, self.last_direction = actions.clone(), self.direction
