@@ -10,6 +10,7 @@ from conftest import roll_out
 from podpo import drift
 from podpo.config import ConfigError
 from podpo.returns import gae, next_state_values
+from podpo.samples import flatten_rollout, minibatches
 
 
 def parameters(algorithm: Any) -> torch.Tensor:
@@ -71,21 +72,21 @@ def test_a_single_positive_sample_does_no_harm(make_podpo: Any) -> None:
     assert not torch.equal(before, after)
 
 
-def test_minibatches_cover_all_samples_once_per_epoch(make_podpo: Any) -> None:
-    algorithm, _ = make_podpo(num_mini_batches=3, num_learning_epochs=2)
+def test_minibatches_cover_all_samples_once_per_epoch() -> None:
     positives = torch.tensor([1, 4, 5, 7, 9, 11, 12])
-    batches = list(algorithm._minibatches(positives, 20))
+    batches = list(minibatches(positives, num_samples=20, num_epochs=2, num_batches=3))
     assert len(batches) == 6
     for epoch in (batches[:3], batches[3:]):
         assert sorted(torch.cat([a for a, _ in epoch]).tolist()) == positives.tolist()
         assert sorted(torch.cat([c for _, c in epoch]).tolist()) == list(range(20))
+    assert len(list(minibatches(positives[:0], 20, num_epochs=2, num_batches=3))) == 6, "ranks must stay together"
 
 
 def test_gradient_of_a_minibatch_is_the_papers(make_podpo: Any) -> None:
     """d L / d x = -2 beta |A| V / (G B_pos), for the V of the very candidates."""
     algorithm, env = make_podpo(num_mini_batches=1)
     roll_out(algorithm, env)
-    samples = algorithm._samples()
+    samples = flatten_rollout(algorithm.storage)
     positives = (samples.advantages > 0).nonzero().squeeze(-1)
     count = algorithm._loss_count(positives, samples.advantages)
     assert count == len(positives)
@@ -102,7 +103,7 @@ def test_gradient_of_a_minibatch_is_the_papers(make_podpo: Any) -> None:
 def test_positives_are_the_actions_of_their_own_observation(make_podpo: Any) -> None:
     algorithm, env = make_podpo()
     roll_out(algorithm, env)
-    samples = algorithm._samples()
+    samples = flatten_rollout(algorithm.storage)
     _, y_pos = algorithm._candidates(samples, torch.tensor([0, 9, 63]))
     stored = algorithm.storage.actions
     expected = torch.stack([stored[0, 0], stored[1, 1], stored[7, 7]])
@@ -191,7 +192,7 @@ def test_every_option_trains(make_podpo: Any, options: dict[str, Any]) -> None:
 def test_V_rms_sets_the_length_of_the_drift(make_podpo: Any) -> None:
     algorithm, env = make_podpo(V_rms=0.25, weighting="none", num_mini_batches=1)
     roll_out(algorithm, env)
-    samples = algorithm._samples()
+    samples = flatten_rollout(algorithm.storage)
     batch = torch.arange(20)
     x, y_pos = algorithm._candidates(samples, batch)
     x = x.detach().requires_grad_()
@@ -203,7 +204,7 @@ def test_V_rms_sets_the_length_of_the_drift(make_podpo: Any) -> None:
 def test_batch_average_divides_by_all_samples(make_podpo: Any) -> None:
     algorithm, env = make_podpo(average_over="batch")
     roll_out(algorithm, env)
-    samples = algorithm._samples()
+    samples = flatten_rollout(algorithm.storage)
     positives = (samples.advantages > 0).nonzero().squeeze(-1)
     assert algorithm._loss_count(positives, samples.advantages) == 8 * 8 / 2
 

@@ -154,15 +154,15 @@ def test_doctor(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_doctor_names_the_line_that_mends(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    from podpo import doctor
+    from podpo import doctor, system_libraries
 
-    monkeypatch.setattr(doctor, "GENESIS_LIBRARIES", {"libnothing.so.1": "libnothing1"})
+    monkeypatch.setattr(system_libraries, "DEBIAN_PACKAGES", {"libnothing.so.1": "libnothing1"})
     monkeypatch.setattr(doctor, "check_rsl_rl", lambda: doctor.check_package("rsl-rl-lib-missing"))
     monkeypatch.setattr(doctor, "CHECKS", (doctor.check_genesis_libraries, doctor.check_rsl_rl))
     assert doctor.examine() == 1
     printed = " ".join(capsys.readouterr().out.split())
     assert "missing libnothing.so.1" in printed
-    assert "apt-get install -y libnothing1" in printed
+    assert "apt-get install -y libgl1" in printed
 
 
 def test_an_unfinished_run_says_so(here: Path) -> None:

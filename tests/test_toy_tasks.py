@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
 
+from podpo import tasks
 from podpo.config import ConfigError
 from podpo.tasks import TASKS, make_task
 from podpo.tasks.toy import Bandit, MultiGoal, PointTrack, ToyTask, mode_coverage
@@ -160,6 +162,20 @@ def test_mode_coverage_by_hand() -> None:
 def test_an_unknown_task_is_named_with_its_neighbours() -> None:
     with pytest.raises(ConfigError, match=r"no task 'point-trak'.*did you mean 'point-track'.*multi-goal"):
         make_task("point-trak", 1, 0)
+
+
+def test_a_task_that_cannot_be_loaded_names_the_line_that_mends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken_task.py").write_text("raise ImportError('libGL.so.1: cannot open shared object file')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(TASKS, "broken", "broken_task:Task")
+    monkeypatch.setattr(tasks, "missing_libraries", lambda: ["libGL.so.1"])
+    with pytest.raises(ConfigError, match=r"'broken' cannot be loaded \(libGL.*apt-get install -y libgl1"):
+        make_task("broken", 1, 0)
+    monkeypatch.setattr(tasks, "missing_libraries", list)
+    with pytest.raises(ConfigError, match="podpo doctor"):
+        make_task("broken", 1, 0)
 
 
 @every_task

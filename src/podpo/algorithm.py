@@ -8,9 +8,8 @@ critic to all samples (PPO's value loss). No likelihood, no ratio, no KL diverge
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from rsl_rl.env import VecEnv
@@ -26,17 +25,8 @@ from podpo.config import ConfigError, PODPOConfig
 from podpo.ppo_config import read_actor, read_algorithm, read_critic
 from podpo.ranks import Ranks
 from podpo.returns import gae, next_state_values, standardize, value_loss
+from podpo.samples import Samples, flatten_rollout, minibatches
 from podpo.step_size import Probe, StepSize
-
-
-class Samples(NamedTuple):
-    """A rollout, flattened over steps and environments."""
-
-    obs: TensorDict
-    actions: Tensor
-    values: Tensor
-    returns: Tensor
-    advantages: Tensor
 
 
 class PODPO:
@@ -119,14 +109,15 @@ class PODPO:
 
     def update(self) -> dict[str, float]:
         """Train actor and critic on the rollout; returns mean losses and leaves `diagnostics` behind."""
-        samples = self._samples()
+        samples = flatten_rollout(self.storage)
         positives = (samples.advantages > 0).nonzero().squeeze(-1)
         loss_count = self._loss_count(positives, samples.advantages)
         probe = Probe(self.actor, samples.obs)
         measured: dict[str, Tensor] = {}
         totals = torch.zeros(4, device=self.device)
 
-        for actor_batch, critic_batch in self._minibatches(positives, len(samples.advantages)):
+        epochs, batches = self.config.num_learning_epochs, self.config.num_mini_batches
+        for actor_batch, critic_batch in minibatches(positives, len(samples.advantages), epochs, batches):
             x, y_pos = self._candidates(samples, actor_batch)
             if not measured and len(x):
                 measured = self._measure_field(x.detach(), y_pos)
@@ -138,27 +129,6 @@ class PODPO:
         measured["displacement"] = self.ranks.mean(probe.displacement(self.actor))
         measured["positive_fraction"] = (samples.advantages > 0).float().mean()
         return self._finish(samples, totals, measured)
-
-    def _samples(self) -> Samples:
-        storage = self.storage
-        flat = (storage.actions, storage.values, storage.returns, storage.advantages)
-        actions, values, returns, advantages = (tensor.flatten(0, 1) for tensor in flat)
-        observations = storage.observations.flatten(0, 1)
-        assert isinstance(observations, TensorDict)
-        return Samples(observations, actions, values, returns, advantages.squeeze(-1))
-
-    def _minibatches(self, positives: Tensor, num_samples: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Index pairs: positive samples for the actor, any samples for the critic.
-
-        A minibatch without positives still counts: every rank must take as many steps as the others.
-        """
-        device, num_batches = positives.device, self.config.num_mini_batches
-        for _ in range(self.config.num_learning_epochs):
-            shuffled_positives = positives[torch.randperm(len(positives), device=device)]
-            shuffled = torch.randperm(num_samples, device=device)
-            yield from zip(
-                shuffled_positives.tensor_split(num_batches), shuffled.tensor_split(num_batches), strict=True
-            )
 
     def _loss_count(self, positives: Tensor, advantages: Tensor) -> float:
         """What the drifting loss of a minibatch is divided by: B_pos, in the mean over ranks."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import platform
 import sys
 from collections.abc import Callable
@@ -12,8 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from rich.console import Console
 from rich.table import Table
 
-GENESIS_LIBRARIES = {"libGL.so.1": "libgl1", "libEGL.so.1": "libegl1", "libEGL_mesa.so.0": "libegl-mesa0"}
-"""System libraries that Genesis opens by name, and Debian's package for each."""
+from podpo.system_libraries import REMEDY, missing_libraries
 
 
 @dataclass(frozen=True)
@@ -72,34 +70,14 @@ def check_genesis() -> Finding:
 
 
 def check_genesis_libraries() -> Finding:
-    missing = missing_genesis_libraries()
+    missing = missing_libraries()
     if not missing:
         return Finding("graphics libraries", "all there", needed=False)
-    return Finding("graphics libraries", f"missing {', '.join(missing)}", genesis_remedy(), needed=False)
+    return Finding("graphics libraries", f"missing {', '.join(missing)}", REMEDY, needed=False)
 
 
 def check_extra(name: str, purpose: str) -> Callable[[], Finding]:
     return lambda: check_package(name, needed=False, remedy=f"pip install 'podpo[{name}]'  ({purpose})")
-
-
-def missing_genesis_libraries() -> list[str]:
-    """Libraries that Genesis needs and the system does not have (Linux only)."""
-    if platform.system() != "Linux":
-        return []
-    return [library for library in GENESIS_LIBRARIES if not _can_load(library)]
-
-
-def genesis_remedy() -> str:
-    """The one line that installs every system library of Genesis."""
-    return f"apt-get install -y {' '.join(GENESIS_LIBRARIES.values())} libgl1-mesa-dri"
-
-
-def _can_load(library: str) -> bool:
-    try:
-        ctypes.CDLL(library)
-    except OSError:
-        return False
-    return True
 
 
 CHECKS: tuple[Callable[[], Finding], ...] = (

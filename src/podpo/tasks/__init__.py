@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from podpo.config import ConfigError, near_and_known
+from podpo.system_libraries import REMEDY, missing_libraries
 
 if TYPE_CHECKING:
     from podpo.tasks.toy import ToyTask
@@ -27,4 +28,9 @@ def check_task(name: str) -> str:
 def make_task(name: str, num_envs: int, seed: int, device: str = "cpu") -> ToyTask:
     """A task with `num_envs` environments; the same seed gives the same episodes."""
     module, _, attribute = TASKS[check_task(name)].partition(":")
-    return getattr(import_module(module), attribute)(num_envs=num_envs, seed=seed, device=device)
+    try:
+        home = import_module(module)
+    except (ImportError, OSError) as error:
+        remedy = f"run '{REMEDY}'" if missing_libraries() else "'podpo doctor' tells what is missing"
+        raise ConfigError(f"the task {name!r} cannot be loaded ({error}): {remedy}.") from error
+    return getattr(home, attribute)(num_envs=num_envs, seed=seed, device=device)
