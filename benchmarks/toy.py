@@ -37,7 +37,7 @@ from podpo.training import Training
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "toy"
 FIGURES = ROOT / "docs" / "results"
-SEEDS = (11, 12, 13, 14, 15)
+SEEDS = (21, 22, 23, 24, 25)
 """None of these was looked at while settings were chosen."""
 SEARCH_SEEDS = (1, 2)
 COLORS = {"podpo": "C0", "ppo": "C1", "skip": "C0", "plain": "C3"}
@@ -47,10 +47,9 @@ Rows = list[dict[str, str]]
 
 
 def point_track() -> Iterable[tuple[str, RunConfig]]:
-    """A little more than a minute of training for each algorithm."""
-    for name in ("podpo", "ppo"):
-        base = replace(preset("point-track", name), eval_interval=5)
-        yield name, replace(base, max_iterations=100_000, max_time=1.2 * EQUAL_TIME_S)
+    """About a minute of training for each algorithm; PPO's iterations are the shorter ones."""
+    for name, max_iterations in (("podpo", 220), ("ppo", 320)):
+        yield name, replace(preset("point-track", name), max_iterations=max_iterations, eval_interval=5)
 
 
 def actor_init() -> Iterable[tuple[str, RunConfig]]:
@@ -74,7 +73,7 @@ def search() -> Iterable[tuple[str, RunConfig]]:
         "podpo": {},
         "podpo, gamma .99, lam .95": slow,
         "podpo, 5 epochs x 4, constant 1e-3": paper | {"learning_rate": 1e-3},
-        "podpo, 4 candidates": {"num_candidates": 4},
+        "podpo, no exploration noise": {"exploration_std": 0.0},
         "podpo, temperature 2 alone": {"temperatures": (2.0,)},
         "podpo, scale per observation": {"scale": "observation"},
     }

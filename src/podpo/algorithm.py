@@ -133,7 +133,7 @@ class PODPO:
     def _loss_count(self, positives: Tensor, advantages: Tensor) -> float:
         """What the drifting loss of a minibatch is divided by: B_pos, in the mean over ranks."""
         averaged = positives if self.config.average_over == "positives" else advantages
-        count = self.ranks.mean(torch.tensor(float(len(averaged)), device=self.device)).item()
+        count = self.ranks.mean_number(float(len(averaged)), self.device)
         return max(count / self.config.num_mini_batches, 1.0)
 
     def _candidates(self, samples: Samples, batch: Tensor) -> tuple[Tensor, Tensor]:

@@ -23,6 +23,12 @@ class Ranks:
             dist.all_reduce(x)
         return x / self.world_size
 
+    def mean_number(self, number: float, device: str) -> float:
+        """Mean over ranks of a number that each has in hand."""
+        if not self.is_distributed:
+            return number  # no tensor, so that a GPU need not be waited for
+        return self.mean(torch.tensor(number, device=device)).item()
+
     def moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and (unbiased) standard deviation of all entries on all ranks."""
         mean = self.mean(x.mean())
