@@ -156,6 +156,19 @@ def test_exploration_noise_is_stored(make_podpo: Any) -> None:
     assert algorithm.storage.actions.std().item() == pytest.approx(10.0, rel=0.1)
 
 
+def test_exploration_noise_falls_with_a_linear_schedule(make_podpo: Any) -> None:
+    algorithm, env = make_podpo(
+        exploration_std=40.0, exploration_schedule="linear", decay_iterations=4, num_envs=64, learning_rate=1e-9
+    )
+    spreads = []
+    for _ in range(5):
+        roll_out(algorithm, env)
+        spreads.append(algorithm.storage.actions.std().item())
+        algorithm.update()
+    # The policy's own spread of 0.7 is what is left in the end.
+    assert spreads == pytest.approx([40.0, 30.0, 20.0, 10.0, 0.7], rel=0.1)
+
+
 @pytest.mark.parametrize(
     "options",
     [

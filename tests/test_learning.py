@@ -27,10 +27,10 @@ def learn(tmp_path: Path, task: str, iterations: int, **changes: object) -> tupl
 def test_bandit_is_learned(tmp_path: Path, seed: int) -> None:
     learned, idle = learn(tmp_path, "bandit", 12, seed=seed)
     assert idle < 0.01, "the middle between the modes pays nothing"
-    assert learned > 0.8
+    assert learned > 0.7
 
 
 def test_point_track_is_learned(tmp_path: Path) -> None:
     learned, idle = learn(tmp_path, "point-track", 12)
     assert idle < 15
-    assert learned > 2 * idle
+    assert learned > 1.7 * idle

@@ -26,7 +26,7 @@ from podpo.ppo_config import read_actor, read_algorithm, read_critic
 from podpo.ranks import Ranks
 from podpo.returns import gae, next_state_values, standardize, value_loss
 from podpo.samples import Samples, flatten_rollout, minibatches
-from podpo.step_size import Probe, StepSize
+from podpo.step_size import Probe, StepSize, exploration_std
 
 
 class PODPO:
@@ -69,8 +69,8 @@ class PODPO:
     def act(self, obs: TensorDict) -> Tensor:
         """Sampled actions `[num_envs, D]`, as executed and stored."""
         actions = self.actor(obs, stochastic_output=True).detach()
-        if self.config.exploration_std:
-            actions = actions + self.config.exploration_std * torch.randn_like(actions)
+        if noise_std := exploration_std(self.config, self.iteration):
+            actions = actions + noise_std * torch.randn_like(actions)
         transition = self.transition
         transition.observations, transition.actions = obs, actions
         transition.values = self.critic(obs).detach()

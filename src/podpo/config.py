@@ -151,11 +151,13 @@ class PODPOConfig(OnPolicyConfig):
     """`constant`; `linear` to zero over decay_iterations; `adaptive`, which holds the displacement
     E||f(o,z) - f_old(o,z)||^2 / spread^2 of an iteration near displacement_target."""
     decay_iterations: int | None = None
-    """Length of the `linear` schedule; the run's max_iterations when unset."""
+    """Length of the `linear` schedules; the run's max_iterations when unset."""
     displacement_target: float = 0.05
     """What the `adaptive` step size aims at."""
     exploration_std: float = 0.0
     """Standard deviation of noise added to the executed and stored action: a floor under exploration."""
+    exploration_schedule: Literal["constant", "linear"] = "constant"
+    """`linear` lets exploration_std fall to zero over decay_iterations."""
     ema_decay: float = 0.0
     """Per-iteration decay of an averaged actor, which is then the one evaluated and exported. 0: off."""
     exact_time_outs: bool = True

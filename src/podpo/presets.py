@@ -11,7 +11,7 @@ from typing import Any
 from podpo.config import ActorConfig, AlgorithmConfig, AlgorithmName, NetworkConfig, PPOConfig, RunConfig
 from podpo.tasks import check_task
 
-NOISE_FLOOR: dict[str, Any] = {"step_size": "linear", "exploration_std": 0.3}
+NOISE_FLOOR: dict[str, Any] = {"step_size": "linear", "exploration_std": 0.3, "exploration_schedule": "linear"}
 """Noise on the executed and stored action keeps the spread from shrinking before the policy is good."""
 
 
@@ -62,7 +62,7 @@ def _toy_algorithm(
 ) -> AlgorithmConfig:
     """Networks and `shared` settings are for both algorithms; each also gets what suits it best."""
     ours = {"num_learning_epochs": 3, "num_mini_batches": 8, "learning_rate": 3e-3, **podpo}
-    own = ours if name == "podpo" else {"ppo": PPOConfig(entropy_coef=0.0, desired_kl=0.1)}
+    own: dict[str, Any] = ours if name == "podpo" else {"ppo": PPOConfig(entropy_coef=0.0, desired_kl=0.1)}
     return AlgorithmConfig(
         name=name,
         actor=ActorConfig(hidden_dims=hidden_dims),

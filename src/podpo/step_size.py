@@ -1,4 +1,4 @@
-"""How far an update moves the policy, and the step size that follows from it."""
+"""How far an update moves the policy, and what changes as training goes on: step size and exploration."""
 
 from __future__ import annotations
 
@@ -36,12 +36,10 @@ class StepSize:
     """The actor's learning rate: constant, falling to zero, or following the displacement."""
 
     def __init__(self, config: PODPOConfig) -> None:
-        require(
-            config.step_size != "linear" or bool(config.decay_iterations),
-            "step_size",
-            config.step_size,
-            "set decay_iterations to the length of the run",
-        )
+        for name in ("step_size", "exploration_schedule"):
+            schedule = getattr(config, name)
+            fix = "set decay_iterations to the length of the run"
+            require(schedule != "linear" or bool(config.decay_iterations), name, schedule, fix)
         self.config = config
         self.value = config.learning_rate
 
@@ -49,7 +47,7 @@ class StepSize:
         """The learning rate after `iteration` updates, the last of which moved the policy by `displacement`."""
         config = self.config
         if config.step_size == "linear":
-            self.value = config.learning_rate * max(1 - iteration / (config.decay_iterations or 1), 0.0)
+            self.value = config.learning_rate * fraction_left(config, iteration)
         elif config.step_size == "adaptive":
             low, high = ADAPTIVE_RANGE
             if displacement > 2 * config.displacement_target:
@@ -57,3 +55,15 @@ class StepSize:
             elif displacement < config.displacement_target / 2:
                 self.value = min(self.value * ADAPTIVE_FACTOR, high)
         return self.value
+
+
+def exploration_std(config: PODPOConfig, iteration: int) -> float:
+    """Standard deviation of the noise on executed actions after `iteration` updates."""
+    if config.exploration_schedule == "linear":
+        return config.exploration_std * fraction_left(config, iteration)
+    return config.exploration_std
+
+
+def fraction_left(config: PODPOConfig, iteration: int) -> float:
+    """From 1 at the start to 0 at the end of a linear schedule."""
+    return max(1 - iteration / (config.decay_iterations or 1), 0.0)
