@@ -18,10 +18,6 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")
-
 import torch
 from rich.console import Console
 from rich.progress import track
@@ -127,7 +123,7 @@ EXPERIMENTS = {
 
 
 def run(name: str) -> None:
-    """Train every variant with every seed, and write one CSV row per evaluation."""
+    """Train every variant with every seed, and write one CSV row per evaluation; a second call does what is missing."""
     experiment = EXPERIMENTS[name]
     RESULTS.mkdir(parents=True, exist_ok=True)
     about = describe_run()
@@ -138,9 +134,14 @@ def run(name: str) -> None:
         "torch": about["versions"]["torch"],
     }
     path = RESULTS / f"{name}.csv"
-    path.unlink(missing_ok=True)
-    table = CsvTable(path)
-    jobs = [(label, replace(c, seed=seed)) for seed in experiment.seeds for label, c in experiment.variants()]
+    table = CsvTable(path, keep_until_iteration=sys.maxsize)
+    done = {(row["task"], row["variant"], row["seed"], row["iteration"]) for row in read_table(path)}
+    jobs = [
+        (label, replace(config, seed=seed))
+        for seed in experiment.seeds
+        for label, config in experiment.variants()
+        if (config.task, label, str(seed), str(config.max_iterations)) not in done
+    ]
     finished = map(evaluations, (c for _, c in jobs)) if experiment.timed else side_by_side([c for _, c in jobs])
     progress = track(finished, total=len(jobs), description=name, console=Console(stderr=True))
     for (label, config), rows in zip(jobs, progress, strict=True):

@@ -1,0 +1,187 @@
+"""Tables and figures of the toy tasks, from the CSV files in benchmarks/results/toy/ alone.
+
+uv run python benchmarks/toy_report.py           prints the tables, draws the figures into docs/results/
+"""
+
+from __future__ import annotations
+
+import csv
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+
+from podpo.plots import save_figure
+
+RESULTS = Path(__file__).parent / "results" / "toy"
+FIGURES = Path(__file__).parents[1] / "docs" / "results"
+EQUAL_TIME_S = 60.0
+COLORS = {"podpo": "C0", "ppo": "C1", "ppo, entropy bonus .01": "C2", "skip": "C0", "plain": "C3"}
+RETURNS = {"without noise": "zero/return_mean", "sampled": "sample/return_mean", "training": "train_return"}
+
+Rows = list[dict[str, str]]
+Runs = dict[str, dict[int, Rows]]
+"""Rows of an experiment by variant and seed."""
+
+
+def load(experiment: str, task: str = "point-track") -> Runs:
+    found: Runs = defaultdict(lambda: defaultdict(list))
+    with (RESULTS / f"{experiment}.csv").open(newline="") as file:
+        for row in csv.DictReader(file):
+            if row["task"] == task:
+                found[row["variant"]][int(row["seed"])].append(row)
+    return found
+
+
+def values_at(seeds: dict[int, Rows], axis: str, at: float, column: str) -> np.ndarray:
+    """`column` of every seed at the point `at` of the axis, between evaluations by a straight line."""
+    return np.array([_value_at(rows, axis, at, column) for rows in seeds.values()])
+
+
+def _value_at(rows: Rows, axis: str, at: float, column: str) -> float:
+    known = [row for row in rows if row[column] not in ("", "nan")]
+    points = [float(row[axis]) for row in known]
+    if not points[0] <= at <= points[-1]:
+        raise ValueError(f"{axis} = {at:g} lies outside of what was measured, {points[0]:g} to {points[-1]:g}")
+    return float(np.interp(at, points, [float(row[column]) for row in known]))
+
+
+def last_values(seeds: dict[int, Rows], column: str) -> np.ndarray:
+    return np.array([float(rows[-1][column]) for rows in seeds.values()])
+
+
+def interval(values: np.ndarray, digits: int = 1) -> str:
+    """Mean and 95 % bootstrap interval over seeds."""
+    dice = np.random.default_rng(0)
+    means = dice.choice(values, size=(10_000, len(values))).mean(axis=1)
+    low, high = np.quantile(means, (0.025, 0.975))
+    return f"{values.mean():.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
+
+
+def table(*rows: list[str]) -> list[str]:
+    header, *body = [f"| {' | '.join(row)} |" for row in rows]
+    return [header, "|---" * len(rows[0]) + "|", *body]
+
+
+# Tables -----------------------------------------------------------------------------------------------------
+
+
+def point_track_table() -> list[str]:
+    runs = load("point-track")
+    shared_steps = min(float(rows[-1]["env_steps"]) for seeds in runs.values() for rows in seeds.values())
+    points = [
+        (f"{shared_steps / 4e3:.0f} thousand steps", "env_steps", shared_steps / 4),
+        (f"{shared_steps / 1e3:.0f} thousand steps", "env_steps", shared_steps),
+        (f"{EQUAL_TIME_S / 4:.0f} s of training", "train_s", EQUAL_TIME_S / 4),
+        (f"{EQUAL_TIME_S:.0f} s of training", "train_s", EQUAL_TIME_S),
+    ]
+    rows = [["point-track at", "return", "PODPO", "PPO", "PODPO - PPO, paired"]]
+    for where, axis, at in points:
+        for label, column in RETURNS.items():
+            podpo, ppo = (values_at(runs[name], axis, at, column) for name in ("podpo", "ppo"))
+            rows.append([where, label, interval(podpo), interval(ppo), interval(podpo - ppo, 2)])
+    return table(*rows)
+
+
+def actor_init_table() -> list[str]:
+    rows = [["initialisation", *RETURNS]]
+    for variant, seeds in load("actor-init").items():
+        rows.append([variant, *(interval(last_values(seeds, column)) for column in RETURNS.values())])
+    return table(*rows)
+
+
+def modes_table() -> list[str]:
+    rows = [["task", "algorithm", "coverage at iteration 2", "10", "60", "success", "return without noise"]]
+    for task in ("multi-goal", "bandit"):
+        for variant, seeds in load("modes", task).items():
+            coverage = [values_at(seeds, "iteration", at, "sample/coverage") for at in (2, 10, 60)]
+            end = [last_values(seeds, column) for column in ("sample/success", "zero/return_mean")]
+            rows.append([task, variant, *(interval(values, 2) for values in (*coverage, *end))])
+    return table(*rows)
+
+
+def search_table(algorithm: str, num_shown: int = 4) -> list[str]:
+    """The best draws and the worst, by the mean of the noise-free return over the whole training."""
+    draws = {v: s for v, s in load("search").items() if v.startswith(f"{algorithm}:")}
+    column = RETURNS["without noise"]
+    scores = {v: [np.mean([float(row[column]) for row in rows]) for rows in s.values()] for v, s in draws.items()}
+    ranked = sorted(draws, key=lambda v: -np.mean(scores[v]))
+    rows = [[f"{algorithm}, {len(draws)} draws", "mean over training, each seed", "at the end, each seed"]]
+    for rank in (*range(num_shown), len(ranked) - 1):
+        variant = ranked[rank]
+        points = [", ".join(f"{v:.1f}" for v in vs) for vs in (scores[variant], last_values(draws[variant], column))]
+        rows.append([f"{rank + 1}. {variant.partition(': ')[2]}", *points])
+    return table(*rows)
+
+
+def tables() -> Iterator[list[str]]:
+    yield point_track_table()
+    yield actor_init_table()
+    yield modes_table()
+    yield search_table("podpo")
+    yield search_table("ppo")
+
+
+# Figures ----------------------------------------------------------------------------------------------------
+
+
+def draw_bands(ax: Axes, runs: Runs, axis: str, column: str, style: str = "-", label: str = "") -> None:
+    """Mean over seeds as a line, their range as a band."""
+    for variant, seeds in runs.items():
+        known = [[float(row[axis]) for row in rows if row[column] not in ("", "nan")] for rows in seeds.values()]
+        grid = np.linspace(max(points[0] for points in known), min(points[-1] for points in known), 60)
+        curves = np.array([values_at(seeds, axis, at, column) for at in grid]).T
+        ax.plot(grid, curves.mean(0), style, color=COLORS[variant], label=variant + label)
+        ax.fill_between(grid, curves.min(0), curves.max(0), color=COLORS[variant], alpha=0.15, linewidth=0)
+    ax.grid(alpha=0.3)
+
+
+def point_track_figure() -> None:
+    runs = load("point-track")
+    figure, axes = plt.subplots(1, 2, figsize=(11, 4), sharey=True, layout="constrained")
+    for ax, axis, label in zip(axes, ("env_steps", "train_s"), ("environment steps", "training time [s]"), strict=True):
+        draw_bands(ax, runs, axis, RETURNS["without noise"], "-", ", without noise")
+        draw_bands(ax, runs, axis, RETURNS["training"], ":", ", training")
+        ax.set(xlabel=label)
+    axes[0].set(ylabel="return", title="point-track: mean and range of five seeds")
+    axes[1].set(xlim=(0, EQUAL_TIME_S))
+    axes[0].legend()
+    save_figure(figure, FIGURES / "point_track.png")
+
+
+def actor_init_figure() -> None:
+    figure, ax = plt.subplots(figsize=(6, 4), layout="constrained")
+    draw_bands(ax, load("actor-init"), "env_steps", RETURNS["without noise"])
+    ax.set(xlabel="environment steps", ylabel="return without noise", title="point-track: noise skip or plain actor")
+    ax.legend()
+    save_figure(figure, FIGURES / "actor_init.png")
+
+
+def modes_figure() -> None:
+    figure, axes = plt.subplots(2, 2, figsize=(11, 7), layout="constrained")
+    for column, task in enumerate(("multi-goal", "bandit")):
+        runs = load("modes", task)
+        draw_bands(axes[0, column], runs, "iteration", "sample/coverage")
+        draw_bands(axes[1, column], runs, "iteration", "sample/return_mean")
+        axes[0, column].set(title=f"{task}: mode coverage of sampled actions", ylim=(0, 1.05))
+        axes[1, column].set(title=f"{task}: return of sampled actions", xlabel="iteration")
+        axes[0, column].legend()
+    save_figure(figure, FIGURES / "mode_coverage.png")
+
+
+def main() -> None:
+    for lines in tables():
+        print("\n".join(lines), end="\n\n")
+    for draw in (point_track_figure, actor_init_figure, modes_figure):
+        draw()
+
+
+if __name__ == "__main__":
+    main()
