@@ -1,6 +1,7 @@
 """PODPO and PPO on the toy tasks: trainings, one CSV row per evaluation. benchmarks/toy_report.py reads them.
 
-uv run python benchmarks/toy.py search           the settings of point-track were chosen from these
+uv run python benchmarks/toy.py search           settings of point-track, drawn at random
+uv run python benchmarks/toy.py finals           the best of them at full length; the presets are the winners
 uv run python benchmarks/toy.py point-track      two minutes and a half per seed; leave the machine alone
 uv run python benchmarks/toy.py actor-init
 uv run python benchmarks/toy.py modes
@@ -32,18 +33,20 @@ RESULTS = Path(__file__).parent / "results" / "toy"
 SEEDS = (21, 22, 23, 24, 25)
 """None of these was looked at while settings were chosen."""
 SEARCH_SEEDS = (1, 2)
+FINAL_SEEDS = (3, 4)
 NUM_DRAWS = 16
 """Settings that the search draws for each algorithm."""
 ALGORITHMS: tuple[AlgorithmName, ...] = ("podpo", "ppo")
+FULL_LENGTH = {"podpo": 340, "ppo": 500}
+"""Iterations in a little more than a minute of training; PPO's are the shorter ones."""
 
 Rows = list[dict[str, str]]
 Variants = Iterable[tuple[str, RunConfig]]
 
 
 def point_track() -> Variants:
-    """A little more than a minute of training for each algorithm; PPO's iterations are the shorter ones."""
-    for name, max_iterations in zip(ALGORITHMS, (340, 500), strict=True):
-        yield name, replace(preset("point-track", name), max_iterations=max_iterations, eval_interval=5)
+    for name in ALGORITHMS:
+        yield name, replace(preset("point-track", name), max_iterations=FULL_LENGTH[name], eval_interval=5)
 
 
 def actor_init() -> Variants:
@@ -83,27 +86,81 @@ OWN_CHOICES: dict[str, dict[str, tuple[Any, ...]]] = {
 }
 
 
+Settings = dict[str, Any]
+
+BEST_DRAW: dict[str, Settings] = {
+    "podpo": {
+        "gamma, lam": (0.95, 0.9),
+        "num_learning_epochs": 3,
+        "num_mini_batches": 8,
+        "learning_rate": 1e-3,
+        "step_size": "constant",
+        "exploration_std": 0.3,
+        "exploration_schedule": "constant",
+        "temperatures": (0.02, 0.15, 2.0),
+    },
+    "ppo": {
+        "gamma, lam": (0.95, 0.9),
+        "num_learning_epochs": 3,
+        "num_mini_batches": 8,
+        "learning_rate": 1e-3,
+        "schedule": "adaptive",
+        "desired_kl": 0.1,
+        "entropy_coef": 0.003,
+    },
+}
+FALLING: Settings = {"step_size": "linear", "exploration_schedule": "linear"}
+CHANGES: dict[str, tuple[Settings, ...]] = {
+    "podpo": (
+        {},
+        FALLING,
+        FALLING | {"learning_rate": 3e-3},
+        {  # the second best draw
+            "num_learning_epochs": 5,
+            "num_mini_batches": 4,
+            "learning_rate": 3e-3,
+            "step_size": "adaptive",
+            "exploration_std": 0.15,
+            "exploration_schedule": "linear",
+            "temperatures": (2.0,),
+        },
+    ),
+    "ppo": (
+        {},
+        {"entropy_coef": 0.0},
+        {"learning_rate": 3e-3, "schedule": "fixed", "entropy_coef": 0.01},  # the second best draw
+        {"num_learning_epochs": 5, "num_mini_batches": 4, "learning_rate": 3e-3, "schedule": "fixed"},  # the third
+    ),
+}
+"""What the finalists change of the best draw."""
+
+
 def search() -> Variants:
     """As many settings drawn at random for PODPO as for PPO, each from its own list of choices."""
     for name in ALGORITHMS:
         dice = random.Random(0)
         choices = SHARED_CHOICES | OWN_CHOICES[name]
         for _ in range(NUM_DRAWS):
-            drawn = {key: dice.choice(values) for key, values in choices.items()}
-            base = preset("point-track", name)
-            yield (
-                f"{name}: " + "; ".join(f"{key} = {value}" for key, value in drawn.items()),
-                replace(base, algorithm=with_settings(base, drawn), max_iterations=100),
-            )
+            yield variant(name, {key: dice.choice(values) for key, values in choices.items()}, 100)
 
 
-def with_settings(base: RunConfig, drawn: dict[str, Any]) -> Any:
-    settings = dict(drawn)
+def finals() -> Variants:
+    """The best draws, and the best with exploration that ends, at the length of the comparison."""
+    for name in ALGORITHMS:
+        for changes in CHANGES[name]:
+            yield variant(name, BEST_DRAW[name] | changes, FULL_LENGTH[name])
+
+
+def variant(name: AlgorithmName, settings: Settings, max_iterations: int) -> tuple[str, RunConfig]:
+    label = f"{name}: " + "; ".join(f"{key} = {value}" for key, value in settings.items())
+    settings = dict(settings)
     gamma, lam = settings.pop("gamma, lam")
-    own = {key: settings.pop(key) for key in OWN_CHOICES[base.algorithm.name]}
-    if base.algorithm.name == "ppo":
+    own = {key: settings.pop(key) for key in OWN_CHOICES[name]}
+    base = preset("point-track", name)
+    if name == "ppo":
         own = {"ppo": replace(base.algorithm.ppo, **own)}
-    return replace(base.algorithm, gamma=gamma, lam=lam, **settings, **own)
+    algorithm = replace(base.algorithm, gamma=gamma, lam=lam, **settings, **own)
+    return label, replace(base, algorithm=algorithm, max_iterations=max_iterations)
 
 
 @dataclass(frozen=True)
@@ -116,6 +173,7 @@ class Experiment:
 
 EXPERIMENTS = {
     "search": Experiment(search, SEARCH_SEEDS),
+    "finals": Experiment(finals, FINAL_SEEDS),
     "point-track": Experiment(point_track, timed=True),
     "actor-init": Experiment(actor_init),
     "modes": Experiment(modes),
