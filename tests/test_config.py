@@ -83,6 +83,9 @@ def test_an_option_of_the_other_algorithm_is_refused() -> None:
         AlgorithmConfig(name="ppo", beta=0.2)
     with pytest.raises(ConfigError, match=r"ppo\.desired_kl = 0\.5 means nothing to podpo"):
         AlgorithmConfig(ppo=PPOConfig(desired_kl=0.5))
+    with pytest.raises(ConfigError, match=r"actor\.init = 'plain' means nothing to ppo"):
+        AlgorithmConfig(name="ppo", actor=ActorConfig(init="plain"))
+    assert AlgorithmConfig(name="ppo", actor=ActorConfig(noise_std=0.5)).actor.noise_std == 0.5
     assert AlgorithmConfig(name="ppo", gamma=0.9).gamma == 0.9, "shared settings are for both"
 
 

@@ -64,6 +64,8 @@ def test_the_length_of_a_linear_schedule_is_that_of_the_run(podpo_file: dict[str
         ("actor", {"class_name": "RNNModel"}, r"actor\.class_name = 'RNNModel'.*multi-layer perceptrons"),
         ("actor", {"class_name": "CNNModel"}, r"actor\.class_name = 'CNNModel'.*multi-layer perceptrons"),
         ("critic", {"class_name": "RNNModel"}, r"critic\.class_name = 'RNNModel'.*multi-layer perceptrons"),
+        ("actor", {"hidden_dim": [8]}, r"actor\.hidden_dim is unknown to OneStepActor: did you mean 'hidden_dims'"),
+        ("critic", {"cnn_cfg": {"stride": 2}}, r"critic\.cnn_cfg is unknown to MLPModel"),
     ],
 )
 def test_what_cannot_work_is_refused(
@@ -73,6 +75,12 @@ def test_what_cannot_work_is_refused(
     with pytest.raises(ConfigError, match=message), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         build(podpo_file)
+
+
+def test_what_other_architectures_leave_unset_is_no_obstacle(podpo_file: dict[str, Any]) -> None:
+    podpo_file["actor"]["cnn_cfg"] = podpo_file["critic"]["cnn_cfg"] = None
+    with pytest.warns(UserWarning):
+        assert build(podpo_file).actor.mlp[0].out_features == 32
 
 
 def test_start_from_a_ppo_checkpoint(ppo_file: dict[str, Any], podpo_file: dict[str, Any], tmp_path: Any) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
@@ -215,17 +215,19 @@ class AlgorithmConfig(PODPOConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for config, algorithm in ((self, "podpo"), (self.ppo, "ppo")):
-            if self.name != algorithm:
-                self._refuse_foreign(config, "ppo." if algorithm == "ppo" else "")
+        if self.name == "podpo":
+            self._refuse(self.ppo, "ppo.", PPOConfig, {})
+        else:
+            self._refuse(self, "", PODPOConfig, {f.name for f in fields(OnPolicyConfig)})
+            self._refuse(self.actor, "actor.", ActorConfig, {f.name for f in fields(NetworkConfig)} | {"noise_std"})
 
-    def _refuse_foreign(self, config: PODPOConfig | PPOConfig, prefix: str) -> None:
-        owner = PPOConfig if isinstance(config, PPOConfig) else PODPOConfig
-        shared = {f.name for f in fields(OnPolicyConfig)}
+    def _refuse(self, config: Any, prefix: str, owner: type[Any], shared: Collection[str]) -> None:
+        """Settings of the other algorithm would be silently ignored."""
         for f in fields(owner):
-            if f.name not in shared and getattr(config, f.name) != f.default:
+            value = getattr(config, f.name)
+            if f.name not in shared and value != f.default:
                 raise ConfigError(
-                    f"algorithm.{prefix}{f.name} = {getattr(config, f.name)!r} means nothing to {self.name}: "
+                    f"algorithm.{prefix}{f.name} = {value!r} means nothing to {self.name}: "
                     f"leave it out, or set algorithm.name to the other algorithm."
                 )
 

@@ -7,6 +7,7 @@ Gaussian actor and a likelihood ratio, and is read here.
 from __future__ import annotations
 
 import copy
+import inspect
 import warnings
 from collections.abc import Mapping
 from dataclasses import fields
@@ -55,14 +56,14 @@ def read_actor(section: Mapping[str, Any]) -> tuple[type[OneStepActor], dict[str
     section = copy.deepcopy(dict(section))
     actor_class = resolve_callable(section.pop("class_name", OneStepActor))
     if isinstance(actor_class, type) and issubclass(actor_class, OneStepActor):
-        return actor_class, section
+        return actor_class, _arguments(actor_class, section, "actor")
     if actor_class is not MLPModel:
         name = getattr(actor_class, "__name__", str(actor_class))
         raise ConfigError(f"actor.class_name = {name!r} cannot work: {MULTI_OBSERVATION_ARCHITECTURES}.")
     distribution = section.pop("distribution_cfg", None) or {}
     if "init_std" in distribution:
         section.setdefault("noise_std", distribution["init_std"])
-    return OneStepActor, section
+    return OneStepActor, _arguments(OneStepActor, section, "actor")
 
 
 def read_critic(section: Mapping[str, Any]) -> tuple[type[MLPModel], dict[str, Any]]:
@@ -72,4 +73,15 @@ def read_critic(section: Mapping[str, Any]) -> tuple[type[MLPModel], dict[str, A
     if not (isinstance(critic_class, type) and issubclass(critic_class, MLPModel)) or critic_class.is_recurrent:
         name = getattr(critic_class, "__name__", str(critic_class))
         raise ConfigError(f"critic.class_name = {name!r} cannot work: {MULTI_OBSERVATION_ARCHITECTURES}.")
-    return critic_class, section
+    return critic_class, _arguments(critic_class, section, "critic")
+
+
+def _arguments(model_class: type[MLPModel], section: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The section without what other architectures leave unset (such as `cnn_cfg: None`)."""
+    parameters = inspect.signature(model_class).parameters
+    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        return dict(section)
+    for key in sorted(section.keys() - parameters.keys()):
+        if section[key] is not None:
+            raise ConfigError(f"{name}.{key} is unknown to {model_class.__name__}: {near_and_known(key, parameters)}")
+    return {key: value for key, value in section.items() if key in parameters}
