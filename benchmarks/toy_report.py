@@ -46,9 +46,10 @@ def values_at(seeds: dict[int, Rows], axis: str, at: float, column: str) -> np.n
 
 
 def _value_at(rows: Rows, axis: str, at: float, column: str) -> float:
+    """A training that ended before the time was up had its last value by then; of more steps nothing is known."""
     known = [row for row in rows if row[column] not in ("", "nan")]
     points = [float(row[axis]) for row in known]
-    if not points[0] <= at <= points[-1]:
+    if not points[0] <= at or (at > points[-1] and axis != "train_s"):
         raise ValueError(f"{axis} = {at:g} lies outside of what was measured, {points[0]:g} to {points[-1]:g}")
     return float(np.interp(at, points, [float(row[column]) for row in known]))
 

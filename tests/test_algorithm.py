@@ -183,7 +183,7 @@ def test_exploration_noise_falls_with_a_linear_schedule(make_podpo: Any) -> None
         {"pool_size": 5},
         {"pool_size": 10_000},
         {"mask_self": False},
-        {"V_rms": 0.1},
+        {"drift_rms": 0.1},
         {"over_actions": "mean", "average_over": "batch"},
         {"ema_decay": 0.9},
         {"optimizer": "adamw"},
@@ -202,8 +202,8 @@ def test_every_option_trains(make_podpo: Any, options: dict[str, Any]) -> None:
     assert not torch.equal(before, after)
 
 
-def test_V_rms_sets_the_length_of_the_drift(make_podpo: Any) -> None:
-    algorithm, env = make_podpo(V_rms=0.25, weighting="none", num_mini_batches=1)
+def test_drift_rms_sets_the_length_of_the_drift(make_podpo: Any) -> None:
+    algorithm, env = make_podpo(drift_rms=0.25, weighting="none", num_mini_batches=1)
     roll_out(algorithm, env)
     samples = flatten_rollout(algorithm.storage)
     batch = torch.arange(20)

@@ -143,7 +143,7 @@ def test_bad_pictures_and_exports_are_refused(trained: Path, capsys: pytest.Capt
     assert main(["plot", "latest", "--out", "curve.xyz"]) == 2
     assert "out = 'curve.xyz'" in capsys.readouterr().err
     assert main(["export", "latest", "--out", "policy.bin"]) == 2
-    assert ".onnx or .pt" in capsys.readouterr().err
+    assert ".onnx, .pt, .safetensors" in capsys.readouterr().err
 
 
 def test_doctor(capsys: pytest.CaptureFixture[str]) -> None:

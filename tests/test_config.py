@@ -54,7 +54,7 @@ def test_both_algorithms_get_the_same_networks_and_samples(task: str) -> None:
         {"beta": 0.0},
         {"scale": -1.0},
         {"pool_size": 0},
-        {"V_rms": 0.0},
+        {"drift_rms": 0.0},
         {"displacement_target": 0.0},
         {"exploration_std": -1.0},
         {"ema_decay": 1.0},

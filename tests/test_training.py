@@ -26,9 +26,7 @@ from podpo.training import Training
 
 
 def run(config: RunConfig, checkpoint: Path | None = None, folder: RunFolder | None = None) -> Training:
-    training = Training(config, folder or create_run(config), Console(quiet=True))
-    if checkpoint is not None:
-        training.load(checkpoint)
+    training = Training(config, folder or create_run(config), Console(quiet=True), checkpoint)
     training.run()
     return training
 
@@ -79,7 +77,7 @@ def test_a_run_leaves_its_records(tmp_path: Path) -> None:
     training = run(small_run(tmp_path, logger="tensorboard"))
     folder = training.folder
     assert folder.read_config() == training.config
-    record = json.loads((folder.path / "params" / "run.json").read_text())
+    (record,) = json.loads((folder.path / "params" / "run.json").read_text())
     assert {"command", "commit", "versions", "machine", "python"} <= record.keys()
     assert list(folder.path.glob("events.out.tfevents.*"))
     best = max(float(row["zero/return_mean"]) for row in read_table(folder.path / "evaluations.csv"))

@@ -13,7 +13,7 @@ from tensordict import TensorDict
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from podpo.config import ActorInit, ConfigError, Deployment, require
+from podpo.config import ActorConfig, ActorInit, ConfigError, Deployment, require
 
 
 class OneStepActor(MLPModel):
@@ -47,6 +47,14 @@ class OneStepActor(MLPModel):
         deployment: Deployment = "zero",
         num_mean_samples: int = 8,
     ) -> None:
+        ActorConfig(  # refuses what cannot work
+            init=init,
+            noise_std=noise_std,
+            noise_dim=noise_dim,
+            output_gain=output_gain,
+            deployment=deployment,
+            num_mean_samples=num_mean_samples,
+        )
         self.noise_dim = output_dim if noise_dim is None else noise_dim
         self.output_dim = output_dim
         self.deployment: Deployment = deployment

@@ -58,7 +58,6 @@ class PODPO:
         self.transition = RolloutStorage.Transition()
         self.time_outs = torch.zeros_like(storage.rewards[..., 0])
         self.final_values = torch.zeros_like(self.time_outs)
-        self.has_final_values = False
         self.iteration = 0
         self.diagnostics: dict[str, float] = {}
         """`Drift/*` of the latest update."""
@@ -82,6 +81,7 @@ class PODPO:
         """Store what the environment answered. `extras` may hold `time_outs` `[num_envs]` and `final_obs`, the
         observations before the reset, read where an environment ran out of time."""
         step = self.storage.step
+        self.final_values[step] = self.transition.values.squeeze(-1)  # pyright: ignore[reportOptionalMemberAccess]
         self.transition.rewards = rewards.clone()
         self.transition.dones = dones
         self.storage.add_transition(self.transition)
@@ -98,8 +98,7 @@ class PODPO:
         values, truncated = rollout.values.squeeze(-1), self.time_outs
         terminated = rollout.dones.squeeze(-1).float() * (1 - truncated)
         last_values = self.critic(obs).detach().squeeze(-1)
-        final_values = self.final_values if self.has_final_values else None
-        next_values = next_state_values(values, last_values, truncated, final_values)
+        next_values = next_state_values(values, last_values, truncated, self.final_values)
         rewards = rollout.rewards.squeeze(-1)
         advantages, returns = gae(rewards, values, next_values, terminated, truncated, config.gamma, config.lam)
         rollout.returns.copy_(returns.unsqueeze(-1))
@@ -145,8 +144,8 @@ class PODPO:
     def _drift_loss(self, x: Tensor, y_pos: Tensor, advantages: Tensor, count: float) -> Tensor:
         config = self.config
         V = drift.candidate_V(x.detach(), y_pos, config.pool_size, **self._field_options())
-        if config.V_rms is not None:
-            V = V * (config.V_rms / drift.rms(V))
+        if config.drift_rms is not None:
+            V = V * (config.drift_rms / drift.rms(V))
         V, w = drift.weigh(V, advantages, config.beta, config.weighting, config.match_mean_weight)
         return drift.drift_loss(x, V, w, count, config.over_actions)
 
@@ -196,11 +195,12 @@ class PODPO:
 
     def _measure_field(self, x: Tensor, y_pos: Tensor) -> dict[str, Tensor]:
         """Diagnostics of the field that the rollout's own policy meets: the first minibatch, before any step."""
-        self.actor.measured_spread.copy_(x.std(dim=1, correction=0).mean(dim=0))
-        return drift.diagnostics(x, y_pos, x, **self._field_options())
+        spread = x.std(dim=1, correction=0).mean(dim=0)
+        self.actor.measured_spread.copy_(spread)
+        x, y_pos = (drift.pool(actions, self.config.pool_size) for actions in (x, y_pos))
+        return drift.diagnostics(x, y_pos, x, **self._field_options()) | {"spread": spread.mean()}
 
     def _value_final_obs(self, final_obs: TensorDict, time_outs: Tensor, step: int) -> None:
-        self.has_final_values = True
         # On a GPU the question would stop the queue; there the critic values all environments each step.
         if time_outs.is_cuda or time_outs.any():
             self.final_values[step] = self.critic(final_obs.to(self.device)).detach().squeeze(-1)
@@ -230,8 +230,8 @@ class PODPO:
 
     # What the runner asks for -------------------------------------------------------------------------------
 
-    @staticmethod
-    def construct_algorithm(obs: TensorDict, env: VecEnv, cfg: dict[str, Any], device: str) -> PODPO:
+    @classmethod
+    def construct_algorithm(cls, obs: TensorDict, env: VecEnv, cfg: dict[str, Any], device: str) -> PODPO:
         """Build PODPO from an rsl_rl config, in which only `algorithm.class_name` need differ from PPO's."""
         cfg["algorithm"].setdefault("rnd_cfg", None)  # the runner up to 5.4 reads it without asking
         cfg["obs_groups"] = resolve_obs_groups(obs, cfg.get("obs_groups", {}), ["actor", "critic"])
@@ -244,7 +244,7 @@ class PODPO:
         actor = actor_class(obs, cfg["obs_groups"], "actor", env.num_actions, **actor_cfg)
         critic = critic_class(obs, cfg["obs_groups"], "critic", 1, **critic_cfg)
         storage = RolloutStorage("rl", env.num_envs, cfg["num_steps_per_env"], obs, [env.num_actions], device)
-        algorithm = PODPO(actor, critic, storage, config, device, cfg.get("multi_gpu"))
+        algorithm = cls(actor, critic, storage, config, device, cfg.get("multi_gpu"))
         if config.init_from:
             algorithm.start_from(config.init_from)
         return algorithm
@@ -255,8 +255,13 @@ class PODPO:
             raise ConfigError(f"init_from = {str(path)!r} cannot work: there is no such file.")
         checkpoint = torch.load(path, map_location=self.device, weights_only=True)
         checkpoint = checkpoint.get("algorithm", checkpoint)
+        if "actor_state_dict" not in checkpoint:
+            raise ConfigError(f"init_from = {str(path)!r} cannot work: it is no checkpoint of rsl_rl 5's PPO.")
         self.actor.load_gaussian(checkpoint["actor_state_dict"])
-        self.critic.load_state_dict(checkpoint["critic_state_dict"])
+        try:
+            self.critic.load_state_dict(checkpoint["critic_state_dict"])
+        except RuntimeError as error:
+            raise ConfigError(f"init_from: give the critic the layers it has in the checkpoint. {error}") from None
         if self.averaged_actor is not None:
             self.averaged_actor.load_state_dict(self.actor.state_dict())
 
@@ -293,11 +298,14 @@ class PODPO:
                 self.averaged_actor.load_state_dict(averaged, strict=strict)
         if wanted.get("critic"):
             self.critic.load_state_dict(loaded_dict["critic_state_dict"], strict=strict)
-        if wanted.get("optimizer"):
-            self.optimizer.load_state_dict(loaded_dict["optimizer_state_dict"])
-            self.learning_rate = self.step_size.value = state["learning_rate"]
         if wanted.get("iteration"):
             self.iteration = state["iteration"]
+        if wanted.get("optimizer"):
+            self.optimizer.load_state_dict(loaded_dict["optimizer_state_dict"])
+            self.learning_rate = self.step_size.restore(self.iteration, state["learning_rate"])
+            rates = (self.learning_rate, self.config.learning_rate)  # the configuration's, should it have changed
+            for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
+                group["lr"] = rate
         return wanted.get("iteration", False)
 
     def get_policy(self) -> OneStepActor:

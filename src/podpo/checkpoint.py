@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import random
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,9 @@ from podpo.run_folder import write_atomically
 
 def write_checkpoint(path: Path, state: dict[str, Any]) -> None:
     """Write tensors and plain data; the previous file stays until the new one is whole."""
-    write_atomically(path, lambda file: torch.save(state, file))
+    whole = io.BytesIO()  # torch would not say in its own error that the disk is full
+    torch.save(state, whole)
+    write_atomically(path, lambda file: file.write(whole.getbuffer()))
 
 
 def read_checkpoint(path: Path, device: str) -> dict[str, Any]:

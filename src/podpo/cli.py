@@ -1,4 +1,4 @@
-"""The command line: `podpo train | eval | play | export | plot | doctor`, also as `python -m podpo`.
+"""The command line, also as `python -m podpo`.
 
 Only light modules are imported here; torch comes with the command that needs it, so that --help is quick.
 """
@@ -6,6 +6,7 @@ Only light modules are imported here; torch comes with the command that needs it
 from __future__ import annotations
 
 import dataclasses
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,9 +16,12 @@ from typing import Annotated, Any, Literal
 import tyro
 from tyro.conf import Positional, arg, subcommand
 
+from podpo import __version__
 from podpo.config import AlgorithmName, ConfigError, Deployment, RunConfig, near_and_known, require
+from podpo.presets import DEFAULT_TASK, preset
+from podpo.run_folder import find_run
 
-DEFAULT_TASK = "point-track"
+DESCRIPTION = "Train robots with one-step generative policies."
 INTERRUPTED = 130
 
 
@@ -25,7 +29,7 @@ INTERRUPTED = 130
 class Train(RunConfig):
     """Train a policy. Without a task, the main one."""
 
-    task: Positional[str] = DEFAULT_TASK
+    task: Annotated[Positional[str], arg(metavar="[TASK]")] = DEFAULT_TASK
     """Name of the task: point-track, multi-goal or bandit."""
     resume: str | None = None
     """Go on with a run: `latest`, a run folder or a checkpoint. Its settings hold unless given anew here."""
@@ -38,21 +42,35 @@ class Train(RunConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Eval:
+class OfRun:
+    """What finds a run and one of its checkpoints."""
+
+    log_root: str = "logs"
+    """Folder in which `latest` is looked for."""
+    best: bool = False
+    """Take the checkpoint with the best noise-free return instead of the last."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfPolicy(OfRun):
+    """What names a policy: a run's, or an agent that needs no training."""
+
+    policy: Annotated[Positional[str], arg(metavar="RUN|zero|random")]
+    """A run folder, a checkpoint, `latest`, `zero` or `random`."""
+    task: str | None = None
+    """Task of the zero and random agents (point-track when unset); a run has its own."""
+    noise: Deployment = "zero"
+    """A run's action: at zero noise, at sampled noise, or the mean over several noises."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Eval(OfPolicy):
     """Measure a trained policy, or an agent that does nothing (zero) or anything (random)."""
 
-    policy: Positional[str]
-    """A run folder, a checkpoint, `latest`, `zero` or `random`."""
-    task: str = DEFAULT_TASK
-    """Task for the zero and random agents."""
-    noise: Deployment = "zero"
-    """The action: at zero noise, at sampled noise, or the mean over several noises."""
     episodes: int = 256
     """Number of episodes, run side by side."""
     seed: int | None = None
     """Seed of the episodes; the run's own by default."""
-    best: bool = False
-    """Take the checkpoint with the best noise-free return instead of the last."""
     json: bool = False
     """Print one JSON object instead of a table."""
 
@@ -66,21 +84,13 @@ class Eval:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Play:
+class Play(OfPolicy):
     """Film a policy."""
 
-    policy: Positional[str]
-    """A run folder, a checkpoint, `latest`, `zero` or `random`."""
     video: Path
     """File to write: .gif, or .mp4."""
-    task: str = DEFAULT_TASK
-    """Task for the zero and random agents."""
-    noise: Deployment = "zero"
-    """The action: at zero noise, at sampled noise, or the mean over several noises."""
     seed: int = 1
     """Seed of the episode."""
-    best: bool = False
-    """Take the checkpoint with the best noise-free return instead of the last."""
 
     def run(self) -> int:
         from podpo.commands import play
@@ -89,17 +99,15 @@ class Play:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Export:
+class Export(OfRun):
     """Write a policy as one file, checked against the original before it is put in place."""
 
     run_name: Annotated[Positional[str], arg(name="run", metavar="RUN")]
     """A run folder, a checkpoint or `latest`."""
     out: Path = Path("policy.onnx")
-    """File to write: .onnx (ONNX) or .pt (TorchScript)."""
+    """File to write: .onnx (ONNX), .pt (TorchScript) or .safetensors (the weights alone)."""
     noise: Literal["zero", "mean", "input"] = "zero"
     """`zero` and `mean` fix the noise (obs -> actions); `input` takes it (obs, noise -> actions)."""
-    best: bool = False
-    """Take the checkpoint with the best noise-free return instead of the last."""
 
     def run(self) -> int:
         from podpo.commands import export
@@ -111,10 +119,15 @@ class Export:
 class Plot:
     """Draw the learning curves of runs."""
 
-    runs: Positional[tuple[str, ...]]
+    runs: Annotated[Positional[tuple[str, ...]], arg(metavar="RUN ...")]
     """Run folders, or `latest`."""
     out: Path = Path("curve.png")
     """Picture to write."""
+    log_root: str = "logs"
+    """Folder in which `latest` is looked for."""
+
+    def __post_init__(self) -> None:
+        require(len(self.runs) > 0, "runs", self.runs, "name one or more run folders, or 'latest'")
 
     def run(self) -> int:
         from podpo.commands import plot
@@ -135,12 +148,18 @@ class Doctor:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line; returns the exit code (0 done, 1 failed, 2 bad input, 130 interrupted)."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    if given == ["--version"]:
+        print(f"podpo {__version__}")
+        return 0
     try:
         command = parse(given)
         return command.run()
     except ConfigError as error:
         print(f"podpo: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except OSError as error:
         print(f"podpo: {error}", file=sys.stderr)
         return 1
@@ -155,23 +174,27 @@ def parse(arguments: list[str]) -> Any:
     known = ["train", *commands]
     if arguments and not arguments[0].startswith("-") and arguments[0] not in known:
         raise ConfigError(f"there is no command {arguments[0]!r}: {near_and_known(arguments[0], known)}")
-    train = starting_point(arguments[1:] if arguments[:1] == ["train"] else [])
+    task = arguments[1] if arguments[:1] == ["train"] and arguments[1:2] and arguments[1][0] != "-" else DEFAULT_TASK
+    parsed = _parse(arguments, commands, task)
+    if isinstance(parsed, Train) and parsed.resume is None and parsed.task != task:
+        return _parse(arguments, commands, parsed.task)  # the task came after a flag: now with its own preset
+    return parsed
+
+
+def _parse(arguments: list[str], commands: dict[str, Any], task: str) -> Any:
+    train = starting_point(arguments[1:] if arguments[:1] == ["train"] else [], task)
     union: Any = Annotated[Train, subcommand("train", default=train)]
     for name, command in commands.items():
         union |= Annotated[command, subcommand(name)]
-    return tyro.cli(union, args=arguments or ["--help"], prog="podpo", description=__doc__)
+    return tyro.cli(union, args=arguments or ["--help"], prog="podpo", description=DESCRIPTION)
 
 
-def starting_point(arguments: list[str]) -> Train:
+def starting_point(arguments: list[str], task: str) -> Train:
     """The settings that flags are applied to: the preset of task and algorithm, or those of a run to resume."""
-    from podpo.presets import preset
-    from podpo.run_folder import find_run
-
     resume = _value_of("--resume", arguments)
     if resume is not None:
         folder, _ = find_run(resume, _value_of("--log-root", arguments) or "logs")
         return _as_train(folder.read_config(), resume)
-    task = arguments[0] if arguments and not arguments[0].startswith("-") else DEFAULT_TASK
     name = _value_of("--algorithm.name", arguments) or "podpo"
     algorithm: AlgorithmName = "ppo" if name == "ppo" else "podpo"  # any other value is tyro's to refuse
     return _as_train(preset(task, algorithm), None)

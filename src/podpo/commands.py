@@ -11,13 +11,12 @@ import torch
 from rich.console import Console
 from rich.table import Column, Table
 
-from podpo.config import RunConfig
-from podpo.construction import resolve_device
+from podpo.config import ConfigError, RunConfig
 from podpo.evaluation import AGENTS, Policy, deployed, evaluate, load_policy, make_evaluation_task
-from podpo.presets import preset
-from podpo.run_folder import create_run, find_run
+from podpo.presets import DEFAULT_TASK, preset
+from podpo.run_folder import create_run, discard_run, find_run, write_records
 from podpo.tasks import make_task
-from podpo.training import Training, write_summary
+from podpo.training import Training, check_resumed, write_summary
 
 if TYPE_CHECKING:
     from podpo.cli import Eval, Export, Play, Plot
@@ -27,14 +26,19 @@ def train(config: RunConfig, resume: str | None) -> int:
     """Train, and end by saying where everything is."""
     console = Console()
     checkpoint: Path | None = None
-    resolve_device(config.device)  # before anything is created
     if resume is None:
         folder = create_run(config)
     else:
         folder, checkpoint = find_run(resume, config.log_root)
-    training = Training(config, folder, console)
+        check_resumed(folder.read_config(), config)
+    try:
+        training = Training(config, folder, console, checkpoint)
+    except ConfigError:
+        if checkpoint is None:
+            discard_run(folder)
+        raise
     if checkpoint is not None:
-        training.load(checkpoint)
+        write_records(folder, config)
         console.print(f"going on from iteration {training.iteration} of {config.max_iterations}", highlight=False)
     console.print(
         f"[bold]{config.algorithm.name}[/] on [bold]{config.task}[/]: {config.num_envs} environments, "
@@ -55,10 +59,12 @@ def evaluate_policy(asked: Eval) -> int:
     torch.manual_seed(seed)
     result = evaluate(policy or AGENTS[asked.policy](task), task)
     if asked.json:
-        record = {"policy": asked.policy, "task": config.task, "noise": asked.noise, "seed": seed}
+        noise = None if policy is None else asked.noise
+        record = {"policy": asked.policy, "task": config.task, "noise": noise, "seed": seed}
         print(json.dumps(record | result.as_dict()))
         return 0
-    table = Table("", Column("", justify="right"), title=f"{asked.policy} on {config.task}, noise {asked.noise}")
+    acting = asked.policy if policy is None else f"{asked.policy}, noise {asked.noise}"
+    table = Table("", Column("", justify="right"), title=f"{acting}, on {config.task}", show_header=False)
     for name, value in result.as_dict().items():
         table.add_row(name.replace("_", " "), f"{value:.3f}" if isinstance(value, float) else str(value))
     Console().print(table)
@@ -81,11 +87,13 @@ def export(asked: Export) -> int:
     """Write a policy file and say how far it is from the original."""
     from podpo.export import export_policy
 
-    folder, checkpoint = find_run(asked.run_name)
+    folder, checkpoint = find_run(asked.run_name, asked.log_root)
     config = folder.read_config()
     model = load_policy(config, folder.best if asked.best else checkpoint)
     difference = export_policy(model, asked.out, asked.noise, config)
-    Console().print(f"{asked.out} (largest difference from the original: {difference:.1e})", soft_wrap=True)
+    Console().print(
+        f"{asked.out} (largest difference from the original: {difference:.1e})", soft_wrap=True, highlight=False
+    )
     return 0
 
 
@@ -93,7 +101,7 @@ def plot(asked: Plot) -> int:
     """Draw learning curves."""
     from podpo.plots import plot_runs
 
-    plot_runs([find_run(name)[0] for name in asked.runs], asked.out)
+    plot_runs([find_run(name, asked.log_root)[0] for name in asked.runs], asked.out)
     Console().print(asked.out, soft_wrap=True, highlight=False)
     return 0
 
@@ -101,8 +109,10 @@ def plot(asked: Plot) -> int:
 def _policy_and_config(asked: Eval | Play) -> tuple[Policy | None, RunConfig]:
     """The trained policy and its run's configuration; no policy for the agents that need no training."""
     if asked.policy in AGENTS:
-        return None, preset(asked.task)
-    folder, checkpoint = find_run(asked.policy)
+        return None, preset(asked.task or DEFAULT_TASK)
+    folder, checkpoint = find_run(asked.policy, asked.log_root)
     config = folder.read_config()
+    if asked.task not in (None, config.task):
+        raise ConfigError(f"task = {asked.task!r} cannot work: {folder.path} was trained on {config.task!r}.")
     model = load_policy(config, folder.best if asked.best else checkpoint)
     return deployed(model, asked.noise), config

@@ -9,6 +9,7 @@ import difflib
 import types
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from functools import cache
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 Scale = Literal["batch", "observation"] | float
@@ -18,11 +19,15 @@ StepSize = Literal["constant", "linear", "adaptive"]
 Deployment = Literal["zero", "sample", "mean"]
 ActorInit = Literal["skip", "plain"]
 AlgorithmName = Literal["podpo", "ppo"]
+Optimizer = Literal["adam", "adamw", "sgd", "rmsprop"]
+Activation = Literal[
+    "elu", "selu", "relu", "crelu", "lrelu", "tanh", "sigmoid", "softplus", "gelu", "swish", "mish", "identity"
+]
 
 ConfigT = TypeVar("ConfigT")
 
 
-class ConfigError(ValueError):
+class ConfigError(Exception):
     """A setting that cannot work; the message names the field, the value and the fix."""
 
 
@@ -40,18 +45,39 @@ def near_and_known(name: str, known: Iterable[str]) -> str:
     return f"{did_you_mean}Known: {', '.join(names)}"
 
 
+def require_known_choices(config: object, where: str = "") -> None:
+    """Refuse a word that is not among the choices of its field."""
+    for name, choices in _choices(type(config)).items():
+        value = getattr(config, name)
+        require(
+            not isinstance(value, str) or value in choices, where + name, value, near_and_known(str(value), choices)
+        )
+
+
+@cache
+def _choices(cls: type[Any]) -> dict[str, tuple[str, ...]]:
+    """The words that each field of a config dataclass admits, for those that admit words of a list only."""
+    found: dict[str, tuple[str, ...]] = {}
+    for name, hint in get_type_hints(cls).items():
+        literals = [h for h in (hint, *get_args(hint)) if get_origin(h) is Literal]
+        if literals:
+            found[name] = tuple(word for literal in literals for word in get_args(literal))
+    return found
+
+
 @dataclass(frozen=True, kw_only=True)
 class NetworkConfig:
     """A multi-layer perceptron."""
 
     hidden_dims: tuple[int, ...] = (512, 256, 128)
     """Width of each hidden layer."""
-    activation: str = "elu"
-    """Activation function, by rsl_rl's name for it (elu, relu, tanh, ...)."""
+    activation: Activation = "elu"
+    """Activation function, by rsl_rl's name for it."""
     obs_normalization: bool = False
     """Normalise observations by their running mean and variance, inside the network."""
 
     def __post_init__(self) -> None:
+        require_known_choices(self)
         require(
             len(self.hidden_dims) > 0 and min(self.hidden_dims) > 0,
             "hidden_dims",
@@ -99,8 +125,8 @@ class OnPolicyConfig:
     """Minibatches per pass."""
     learning_rate: float = 1e-3
     """Step size of the optimiser."""
-    optimizer: str = "adam"
-    """Optimiser, by rsl_rl's name for it (adam, adamw, sgd, rmsprop)."""
+    optimizer: Optimizer = "adam"
+    """Optimiser."""
     value_loss_coef: float = 1.0
     """Weight of the value loss."""
     use_clipped_value_loss: bool = True
@@ -111,6 +137,7 @@ class OnPolicyConfig:
     """Largest gradient norm of the critic (and, for PPO, of the actor)."""
 
     def __post_init__(self) -> None:
+        require_known_choices(self)
         for name in ("gamma", "lam"):
             require(0 <= getattr(self, name) <= 1, name, getattr(self, name), "it lies between 0 and 1")
         for name in ("num_learning_epochs", "num_mini_batches"):
@@ -141,7 +168,7 @@ class PODPOConfig(OnPolicyConfig):
     """A candidate does not repel itself. Without the mask the spread collapses."""
     pool_size: int = 1
     """Observations that share one contrastive set: 1 isolates each (the paper); many is global drifting."""
-    V_rms: float | None = None
+    drift_rms: float | None = None
     """Rescale V to this root mean square in every minibatch (to compare numbers of candidates fairly)."""
     over_actions: Literal["sum", "mean"] = "sum"
     """The squared norm of the loss sums over action dimensions (the equation) or takes their mean."""
@@ -185,7 +212,7 @@ class PODPOConfig(OnPolicyConfig):
             "use batch, observation or > 0",
         )
         require(self.pool_size >= 1, "pool_size", self.pool_size, "use 1 (isolated) or more (pooled)")
-        require(self.V_rms is None or self.V_rms > 0, "V_rms", self.V_rms, "use a positive number or leave it")
+        require(self.drift_rms is None or self.drift_rms > 0, "drift_rms", self.drift_rms, "use a positive number")
         require(self.displacement_target > 0, "displacement_target", self.displacement_target, "use > 0")
         require(self.exploration_std >= 0, "exploration_std", self.exploration_std, "use 0 (off) or more")
         require(0 <= self.ema_decay < 1, "ema_decay", self.ema_decay, "it lies in [0, 1); 0 is off")
@@ -201,6 +228,10 @@ class PPOConfig:
     """`adaptive` moves the learning rate to hold the KL divergence near desired_kl."""
     desired_kl: float = 0.01
     """KL divergence that the adaptive schedule aims at."""
+
+    def __post_init__(self) -> None:
+        require_known_choices(self, "ppo.")
+        require(self.desired_kl > 0, "ppo.desired_kl", self.desired_kl, "use a positive number")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -272,6 +303,8 @@ class RunConfig:
             "eval_episodes",
         ):
             require(getattr(self, name) >= 1, name, getattr(self, name), "use 1 or more")
+        require_known_choices(self)
+        require(self.seed >= 0, "seed", self.seed, "use 0 or more")
         require(self.max_time is None or self.max_time > 0, "max_time", self.max_time, "use seconds > 0")
         samples = self.num_envs * self.num_steps_per_env
         require(

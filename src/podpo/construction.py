@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -40,8 +40,13 @@ def host_config(config: RunConfig) -> dict[str, Any]:
     }
 
 
-def build_algorithm(config: RunConfig, env: VecEnv, device: str) -> Algorithm:
-    """The algorithm with fresh networks; the caller seeds torch first."""
+def build_algorithm(config: RunConfig, env: VecEnv, device: str, fresh: bool = True) -> Algorithm:
+    """The algorithm with new networks; the caller seeds torch first.
+
+    Unless it is `fresh`, a checkpoint's weights will take their place, and what `init_from` names is not read.
+    """
+    if not fresh:
+        config = replace(config, algorithm=replace(config.algorithm, init_from=None))
     algorithm_class = PODPO if config.algorithm.name == "podpo" else PPO
     with contextlib.redirect_stdout(io.StringIO()):  # rsl_rl prints every layer
         return algorithm_class.construct_algorithm(env.get_observations(), env, host_config(config), device)
@@ -55,6 +60,6 @@ def resolve_device(name: str) -> str:
         device = torch.device(name)
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
+        reason = str(error).splitlines()[0].partition(", ")[0].partition(": ")[0]
         raise ConfigError(f"device = {name!r} cannot work: {reason}. Use cpu, or a GPU that is there.") from None
     return name

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from podpo.system_libraries import REMEDY, missing_libraries
@@ -33,7 +34,7 @@ def examine() -> int:
         table.add_column(title, overflow="fold")
     for finding in findings:
         colour = "green" if not finding.remedy else "red" if finding.needed else "yellow"
-        table.add_row(finding.subject, f"[{colour}]{finding.state}[/]", finding.remedy)
+        table.add_row(finding.subject, f"[{colour}]{finding.state}[/]", escape(finding.remedy))
     Console().print(table)
     return int(any(f.remedy and f.needed for f in findings))
 
@@ -90,4 +91,5 @@ CHECKS: tuple[Callable[[], Finding], ...] = (
     check_genesis,
     check_genesis_libraries,
     check_extra("wandb", "only for --logger wandb"),
+    lambda: check_package("imageio-ffmpeg", needed=False, remedy="pip install imageio-ffmpeg  (only for .mp4 films)"),
 )

@@ -147,6 +147,14 @@ def candidate_V(x: Tensor, y_pos: Tensor, pool_size: int = 1, **field_options: A
     return torch.cat(pools)
 
 
+def pool(actions: Tensor, pool_size: int) -> Tensor:
+    """`[B, G, D]` as pools `[B // pool_size, pool_size G, D]`; observations that fill no pool are left out."""
+    num_obs, num_candidates, num_dims = actions.shape
+    pool_size = max(min(pool_size, num_obs), 1)
+    whole = num_obs // pool_size * pool_size
+    return actions[:whole].reshape(-1, pool_size * num_candidates, num_dims)
+
+
 def weigh(
     V: Tensor, advantage: Tensor, beta: float = 0.1, weighting: Weighting = "linear", match_mean: bool = False
 ) -> tuple[Tensor, Tensor]:

@@ -13,7 +13,9 @@ from tensordict import TensorDict
 from torch import Tensor
 
 from podpo.actor import OneStepActor
+from podpo.checkpoint import read_checkpoint
 from podpo.config import Deployment, RunConfig
+from podpo.construction import build_algorithm
 from podpo.tasks import make_task
 from podpo.tasks.toy import ToyTask, mode_coverage
 
@@ -101,11 +103,8 @@ def make_evaluation_task(config: RunConfig, episodes: int, device: str) -> ToyTa
 
 def load_policy(config: RunConfig, checkpoint: Path, device: str = "cpu") -> MLPModel:
     """The trained model of a run, in evaluation mode."""
-    from podpo.checkpoint import read_checkpoint
-    from podpo.construction import build_algorithm
-
     task = make_task(config.task, num_envs=1, seed=config.seed, device=device)
-    algorithm = build_algorithm(config, task, device)
+    algorithm = build_algorithm(config, task, device, fresh=False)
     saved: dict[str, Any] = read_checkpoint(checkpoint, device)
     algorithm.load(saved["algorithm"], {"actor": True}, True)
     algorithm.eval_mode()

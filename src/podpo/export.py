@@ -1,14 +1,17 @@
-"""A trained policy as one file, for a robot or a program without podpo: ONNX or TorchScript.
+"""A trained policy as one file, for a robot or a program without podpo: ONNX, TorchScript, or its weights alone.
 
 The file is checked against the original on random observations before it is put in its place.
 """
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import json
+import logging
 import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,17 +28,18 @@ from podpo.tasks import make_task
 OPSET = 18
 NUM_CHECKED = 64
 TOLERANCE = 1e-4
+"""Largest difference that counts as rounding, in units of the largest action (or 1, if all are smaller)."""
 
 ExportedNoise = Literal["zero", "mean", "input"]
 
 
 def export_policy(model: MLPModel, out: Path, noise: ExportedNoise, config: RunConfig) -> float:
-    """Write `model` to `out` (.onnx or .pt) and return the largest difference of its actions from the original.
+    """Write `model` to `out` (.onnx, .pt or .safetensors) and return how far its actions are from the original's.
 
     Inputs are `obs` `[batch, O]`, raw, and with noise = "input" also `noise` `[batch, Z]`; the output is
     `actions` `[batch, D]`.
     """
-    require(out.suffix in WRITERS, "out", str(out), "end the name in .onnx or .pt")
+    require(out.suffix in WRITERS, "out", str(out), f"end the name in one of {', '.join(WRITERS)}")
     module = exportable(model, noise).cpu().eval()
     metadata = describe(module, noise, config)
     with tempfile.TemporaryDirectory() as folder:
@@ -79,13 +83,13 @@ def describe(module: nn.Module, noise: ExportedNoise, config: RunConfig) -> dict
 
 
 def largest_difference(module: nn.Module, run: Callable[..., np.ndarray]) -> float:
-    """Largest absolute difference of actions on random inputs."""
+    """Largest difference of actions on random inputs, relative where actions are large."""
     generator = torch.Generator().manual_seed(0)
     shapes = [dummy.shape[1] for dummy in module.get_dummy_inputs()]  # pyright: ignore[reportCallIssue, reportGeneralTypeIssues]
     inputs = [torch.randn(NUM_CHECKED, size, generator=generator) for size in shapes]
     with torch.inference_mode():
         expected = module(*inputs).numpy()
-    return float(np.abs(expected - run(*inputs)).max())
+    return float(np.abs(expected - run(*inputs)).max() / max(np.abs(expected).max(), 1.0))
 
 
 def write_onnx(module: nn.Module, path: Path, metadata: dict[str, Any]) -> Callable[..., np.ndarray]:
@@ -95,8 +99,7 @@ def write_onnx(module: nn.Module, path: Path, metadata: dict[str, Any]) -> Calla
     inputs: tuple[Tensor, ...] = module.get_dummy_inputs()  # pyright: ignore[reportCallIssue, reportAssignmentType]
     names: list[str] = list(module.input_names)  # pyright: ignore[reportArgumentType]
     batch = torch.export.Dim("batch", min=1)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with _quiet():
         program = torch.onnx.export(
             module,
             tuple(torch.cat([dummy, dummy]) for dummy in inputs),  # a batch of one would be taken for a constant
@@ -117,15 +120,39 @@ def write_onnx(module: nn.Module, path: Path, metadata: dict[str, Any]) -> Calla
 
 
 def write_torchscript(module: nn.Module, path: Path, metadata: dict[str, Any]) -> Callable[..., np.ndarray]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # deprecated, and still what C++ controllers load
+    with _quiet():  # deprecated, and still what C++ controllers load
         scripted = torch.jit.script(module)
         torch.jit.save(scripted, str(path), _extra_files={"metadata.json": json.dumps(metadata)})
         loaded = torch.jit.load(str(path))
     return lambda *xs: loaded(*xs).detach().numpy()
 
 
+def write_safetensors(module: nn.Module, path: Path, metadata: dict[str, Any]) -> Callable[..., np.ndarray]:
+    from safetensors.torch import load_file, save_file
+
+    weights = {name: tensor.contiguous() for name, tensor in module.state_dict().items()}
+    save_file(weights, path, {key: json.dumps(value) for key, value in metadata.items()})
+    loaded = copy.deepcopy(module)
+    loaded.load_state_dict(load_file(path))
+    return lambda *xs: loaded(*xs).detach().numpy()
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the exporters' warnings and notes, none of which a user can act upon."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
+
+
 WRITERS: dict[str, Callable[[nn.Module, Path, dict[str, Any]], Callable[..., np.ndarray]]] = {
     ".onnx": write_onnx,
     ".pt": write_torchscript,
+    ".safetensors": write_safetensors,
 }

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
+import io
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
 from podpo.config import ConfigError, RunConfig
-from podpo.run_folder import RunFolder
+from podpo.run_folder import RunFolder, write_atomically
 
 
 class ScalarWriter(Protocol):
@@ -19,29 +21,35 @@ class ScalarWriter(Protocol):
 
 
 class CsvTable:
-    """A CSV file that grows by rows; its columns are those of the first row."""
+    """A CSV file that grows by rows, and by columns: a number may be seen for the first time late in a run."""
 
     def __init__(self, path: Path, keep_until_iteration: int = 0) -> None:
         """Rows after `keep_until_iteration` belong to a future that was lost in a crash; they are removed."""
         self.path = path
         rows = read_table(path) if path.exists() else []
-        kept = [row for row in rows if int(row["iteration"]) <= keep_until_iteration]
-        self._columns = list(rows[0]) if kept else None
-        self._file = path.open("w", newline="")
-        for row in kept:
-            self.append(row)
+        self._rewrite([row for row in rows if int(row["iteration"]) <= keep_until_iteration])
 
     def append(self, row: Mapping[str, Any]) -> None:
-        new = self._columns is None or self._file.tell() == 0
-        self._columns = self._columns or list(row)
-        writer = csv.DictWriter(self._file, self._columns, restval="", extrasaction="ignore")
-        if new:
-            writer.writeheader()
-        writer.writerow(row)
-        self._file.flush()
+        if row.keys() <= set(self._columns):
+            self._writer.writerow(row)
+            self._file.flush()
+        else:
+            self.close()
+            self._rewrite([*read_table(self.path), row])
 
     def close(self) -> None:
         self._file.close()
+
+    def _rewrite(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        self._columns = list(dict.fromkeys(name for row in rows for name in row))
+        text = io.StringIO(newline="")
+        writer = csv.DictWriter(text, self._columns, restval="")
+        if rows:
+            writer.writeheader()
+            writer.writerows(rows)
+        write_atomically(self.path, lambda file: file.write(text.getvalue().encode()))
+        self._file = self.path.open("a", newline="")
+        self._writer = csv.DictWriter(self._file, self._columns, restval="")
 
 
 def read_table(path: Path) -> list[dict[str, str]]:
@@ -65,7 +73,7 @@ class Metrics:
 
     def log_evaluation(self, row: Mapping[str, float]) -> None:
         self.evaluations.append(row)
-        self._write({(k if k == "iteration" else f"Eval/{k}"): v for k, v in row.items()})
+        self._write({(f"Eval/{name}" if "/" in name else name): value for name, value in row.items()})
 
     def close(self) -> None:
         self.progress.close()
@@ -77,7 +85,7 @@ class Metrics:
         if self.writer is None:
             return
         for name, value in row.items():
-            if "/" in name:
+            if name != "iteration":
                 self.writer.add_scalar(name, value, int(row["iteration"]))
 
 
@@ -85,12 +93,8 @@ class WandbWriter:
     """Weights & Biases behind tensorboard's verb."""
 
     def __init__(self, config: RunConfig, folder: RunFolder) -> None:
-        try:
-            import wandb  # pyright: ignore[reportMissingImports]
-        except ImportError:
-            raise ConfigError(
-                "logger = 'wandb' cannot work: it is not installed (pip install 'podpo[wandb]')."
-            ) from None
+        import wandb  # pyright: ignore[reportMissingImports]
+
         name = folder.path.name
         self._run = wandb.init(project="podpo", group=config.task, name=name, id=name, resume="allow", dir=folder.path)
 
@@ -101,8 +105,14 @@ class WandbWriter:
         self._run.finish()
 
 
+def check_logger(name: str) -> None:
+    """Refuse a logger that is not installed, before anything is created for it."""
+    if name == "wandb" and find_spec("wandb") is None:
+        raise ConfigError("logger = 'wandb' cannot work: it is not installed (pip install 'podpo[wandb]').")
+
+
 def make_writer(config: RunConfig, folder: RunFolder, start_iteration: int) -> ScalarWriter | None:
-    """The writer that `config.logger` asks for; what a crashed run logged beyond its checkpoint is hidden."""
+    """The writer that `config.logger` asks for; tensorboard hides what a crashed run logged beyond its checkpoint."""
     if config.logger == "none":
         return None
     if config.logger == "wandb":

@@ -42,7 +42,8 @@ def plot_runs(runs: Sequence[RunFolder], out: Path) -> None:
 def draw_curve(axes: Axes, rows: Sequence[dict[str, str]], x: str, y: str, color: str, style: str, label: str) -> None:
     """One line; rows without a value for `y` (no episode has ended yet) are left out."""
     points = [(float(row[x]), float(row[y])) for row in rows if row.get(y)]
-    axes.plot([p[0] for p in points], [p[1] for p in points], style, color=color, label=label)
+    marker = "o" if len(points) == 1 else None  # a line through one point is invisible
+    axes.plot([p[0] for p in points], [p[1] for p in points], style, color=color, label=label, marker=marker)
 
 
 def save_figure(figure: Figure, out: Path) -> None:

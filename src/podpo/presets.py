@@ -11,6 +11,9 @@ from typing import Any
 from podpo.config import ActorConfig, AlgorithmConfig, AlgorithmName, NetworkConfig, PPOConfig, RunConfig
 from podpo.tasks import check_task
 
+DEFAULT_TASK = "point-track"
+"""What `podpo train` trains."""
+
 NOISE_FLOOR: dict[str, Any] = {"step_size": "linear", "exploration_std": 0.3, "exploration_schedule": "linear"}
 """Noise on the executed and stored action keeps the spread from shrinking before the policy is good."""
 
@@ -61,14 +64,17 @@ def _toy_algorithm(
     name: AlgorithmName, hidden_dims: tuple[int, ...], podpo: Mapping[str, Any], **shared: Any
 ) -> AlgorithmConfig:
     """Networks and `shared` settings are for both algorithms; each also gets what suits it best."""
-    ours = {"num_learning_epochs": 3, "num_mini_batches": 8, "learning_rate": 3e-3, **podpo}
-    own: dict[str, Any] = ours if name == "podpo" else {"ppo": PPOConfig(entropy_coef=0.0, desired_kl=0.1)}
+    ours = {"learning_rate": 3e-3, **podpo}
+    theirs = {"learning_rate": 1e-3, "ppo": PPOConfig(entropy_coef=0.003, desired_kl=0.1)}
+    own: dict[str, Any] = ours if name == "podpo" else theirs
     return AlgorithmConfig(
         name=name,
         actor=ActorConfig(hidden_dims=hidden_dims),
         critic=NetworkConfig(hidden_dims=hidden_dims),
         # Returns reach far beyond 1 here; a value that may move by 0.2 an iteration would take hundreds.
         use_clipped_value_loss=False,
+        num_learning_epochs=3,
+        num_mini_batches=8,
         **shared,
         **own,
     )

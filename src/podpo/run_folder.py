@@ -2,7 +2,7 @@
 
 logs/<task>/<time>_<algorithm>_seed<k>/
     params/config.json      the configuration, whole
-    params/run.json         command, commit, versions, machine
+    params/run.json         command, commit, versions, machine; one entry per start
     progress.csv            one row per iteration
     evaluations.csv         one row per evaluation
     checkpoints/last.pt     the newest state, from which training resumes bit for bit
@@ -11,9 +11,12 @@ logs/<task>/<time>_<algorithm>_seed<k>/
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
+import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -69,9 +72,24 @@ def create_run(config: RunConfig) -> RunFolder:
             continue
     else:
         raise ConfigError(f"log_root = {config.log_root!r} cannot work: no free name for {stem} in {root}.")
-    write_json(folder.config_file, asdict(config))
-    write_json(folder.path / "params" / "run.json", describe_run())
+    write_records(folder, config)
     return folder
+
+
+def discard_run(folder: RunFolder) -> None:
+    """Remove a run that could not start, and the folders around it that it leaves empty."""
+    shutil.rmtree(folder.path)
+    with contextlib.suppress(OSError):
+        folder.path.parent.rmdir()
+        folder.path.parent.parent.rmdir()
+
+
+def write_records(folder: RunFolder, config: RunConfig) -> None:
+    """The configuration that holds from now on, and one more entry of who started what."""
+    history = folder.path / "params" / "run.json"
+    starts = json.loads(history.read_text()) if history.is_file() else []
+    write_json(history, [*starts, describe_run()])
+    write_json(folder.config_file, asdict(config))
 
 
 def find_run(name: str, log_root: str = "logs") -> tuple[RunFolder, Path]:
@@ -121,7 +139,7 @@ def write_json(path: Path, record: Any) -> None:
 def describe_run() -> dict[str, Any]:
     """What someone needs to know to repeat a run: command, commit, versions, machine."""
     return {
-        "command": " ".join(["podpo", *sys.argv[1:]]),
+        "command": shlex.join(["podpo", *sys.argv[1:]]),
         "commit": _git("rev-parse", "HEAD") + ("+changes" if _git("status", "--porcelain") else ""),
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "python": platform.python_version(),
@@ -151,10 +169,12 @@ def _installed(name: str) -> str | None:
 
 
 def _git(*arguments: str) -> str:
-    """Output of git in the source tree, empty where podpo is installed without one."""
-    here = Path(__file__).resolve().parent
+    """Output of git in podpo's own source tree, empty where it is installed without one."""
+    root = Path(__file__).resolve().parents[2]
+    if not (root / ".git").exists():
+        return ""
     try:
-        done = subprocess.run(["git", "-C", str(here), *arguments], capture_output=True, text=True, timeout=10)
+        done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, timeout=10)
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""

@@ -45,15 +45,22 @@ class StepSize:
 
     def advance(self, iteration: int, displacement: float) -> float:
         """The learning rate after `iteration` updates, the last of which moved the policy by `displacement`."""
+        config, value = self.config, self.value
+        low, high = ADAPTIVE_RANGE
+        if displacement > 2 * config.displacement_target:
+            value = max(value / ADAPTIVE_FACTOR, low)
+        elif displacement < config.displacement_target / 2:
+            value = min(value * ADAPTIVE_FACTOR, high)
+        return self.restore(iteration, value)
+
+    def restore(self, iteration: int, adaptive_value: float) -> float:
+        """The learning rate after `iteration` updates, given what the adaptive schedule had reached by then."""
         config = self.config
-        if config.step_size == "linear":
-            self.value = config.learning_rate * fraction_left(config, iteration)
-        elif config.step_size == "adaptive":
-            low, high = ADAPTIVE_RANGE
-            if displacement > 2 * config.displacement_target:
-                self.value = max(self.value / ADAPTIVE_FACTOR, low)
-            elif displacement < config.displacement_target / 2:
-                self.value = min(self.value * ADAPTIVE_FACTOR, high)
+        self.value = {
+            "constant": config.learning_rate,
+            "linear": config.learning_rate * fraction_left(config, iteration),
+            "adaptive": adaptive_value,
+        }[config.step_size]
         return self.value
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections import deque
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,10 +22,10 @@ from podpo.checkpoint import (
     set_random_state,
     write_checkpoint,
 )
-from podpo.config import Deployment, RunConfig
+from podpo.config import ConfigError, Deployment, RunConfig
 from podpo.construction import build_algorithm, resolve_device
 from podpo.evaluation import Evaluation, deployed, evaluate, make_evaluation_task
-from podpo.metrics import Metrics
+from podpo.metrics import Metrics, check_logger
 from podpo.progress import ProgressDisplay
 from podpo.run_folder import RunFolder, write_json
 from podpo.tasks import make_task
@@ -59,13 +61,16 @@ class Episodes:
 class Training:
     """One run: `run()` it, from the start or from a checkpoint."""
 
-    def __init__(self, config: RunConfig, folder: RunFolder, console: Console | None = None) -> None:
+    def __init__(
+        self, config: RunConfig, folder: RunFolder, console: Console | None = None, checkpoint: Path | None = None
+    ) -> None:
         self.config, self.folder = config, folder
         self.console = console or Console()
         self.device = resolve_device(config.device)
+        check_logger(config.logger)
         seed_everything(config.seed)
         self.task = make_task(config.task, config.num_envs, config.seed, self.device)
-        self.algorithm = build_algorithm(config, self.task, self.device)
+        self.algorithm = build_algorithm(config, self.task, self.device, fresh=checkpoint is None)
         self.algorithm.train_mode()
         self.episodes = Episodes(config.num_envs, self.device)
         self.iteration = 0
@@ -73,6 +78,9 @@ class Training:
         self.best_return = -float("inf")
         self.stop_signal: int | None = None
         self._evaluated_iteration = -1
+        self._troubles: set[str] = set()
+        if checkpoint is not None:
+            self._load(checkpoint)
 
     def run(self) -> dict[str, Evaluation]:
         """Train until the last iteration, the time limit or a signal; returns the final evaluations."""
@@ -86,14 +94,18 @@ class Training:
             ):
                 while self.iteration < config.max_iterations and not self._should_stop():
                     row = self._iterate()
-                    metrics.log_iteration(row)
+                    with self._going_on_without_disk(display):
+                        metrics.log_iteration(row)
                     display.show(self.iteration, row)
                     if self.iteration % config.eval_interval == 0:
                         self._evaluate(metrics, display)
                     if self.iteration % config.checkpoint_interval == 0:
-                        self._save_or_warn(self.folder.last, display)
+                        with self._going_on_without_disk(display):
+                            self.save(self.folder.last)
                 self.save(self.folder.last)
-                return self._evaluate(metrics, display)
+                results = self._evaluate(metrics, display)
+                self.save(self.folder.last)  # which knows now of that evaluation, too
+                return results
         finally:
             metrics.close()
 
@@ -153,11 +165,13 @@ class Training:
         }
         for noise, result in results.items():
             row |= {f"{noise}/{name}": value for name, value in result.as_dict().items()}
-        metrics.log_evaluation(row)
+        with self._going_on_without_disk(display):
+            metrics.log_evaluation(row)
         best = results["zero"].return_mean
         if best > self.best_return:
             self.best_return = best
-            self._save_or_warn(self.folder.best, display)
+            with self._going_on_without_disk(display):
+                self.save(self.folder.best)
         display.say(
             f"  evaluation at iteration {self.iteration}: return {best:.2f} without noise, "
             f"{results['sample'].return_mean:.2f} sampled"
@@ -183,11 +197,14 @@ class Training:
         }
         write_checkpoint(path, state)
 
-    def load(self, path: Path) -> None:
+    def _load(self, path: Path) -> None:
         """Continue from a checkpoint: weights, optimisers, normalisers, counters, tasks and dice."""
         state = read_checkpoint(path, self.device)
         self.algorithm.load(state["algorithm"], None, True)
-        self.algorithm.learning_rate = self.algorithm.optimizer.param_groups[0]["lr"]
+        groups = self.algorithm.optimizer.param_groups
+        if self.config.algorithm.name == "ppo" and self.config.algorithm.ppo.schedule == "fixed":
+            groups[0]["lr"] = self.config.algorithm.learning_rate
+        self.algorithm.learning_rate = groups[0]["lr"]
         training = state["training"]
         self.iteration = training["iteration"]
         self.train_s = training["train_s"]
@@ -198,12 +215,16 @@ class Training:
         self.task.load_state_dict(state["task"])
         set_random_state(state["random"])
 
-    def _save_or_warn(self, path: Path, display: ProgressDisplay) -> None:
+    @contextmanager
+    def _going_on_without_disk(self, display: ProgressDisplay) -> Iterator[None]:
         """A full disk must not end hours of training; the newest good checkpoint stays in place."""
         try:
-            self.save(path)
+            yield
         except OSError as error:
-            display.say(f"[yellow]could not write {path}: {error}; training goes on, the older one is kept[/]")
+            trouble = str(error.strerror)
+            if trouble not in self._troubles:
+                display.say(f"[yellow]cannot write to {self.folder.path}: {trouble}; training goes on without[/]")
+            self._troubles.add(trouble)
 
     # Stopping -----------------------------------------------------------------------------------------------
 
@@ -219,7 +240,8 @@ class Training:
             if self.stop_signal is not None:
                 raise KeyboardInterrupt
             self.stop_signal = number
-            self.console.print("stopping after this iteration; once more to stop at once", highlight=False)
+            # A handler may interrupt a print; only a bare write is safe here.
+            os.write(2, b"\nstopping after this iteration; once more to stop at once\n")
 
         previous: dict[int, Any] = {}
         try:
@@ -232,6 +254,24 @@ class Training:
         finally:
             for number, handler in previous.items():
                 signal.signal(number, handler)
+
+
+FIXED_FOR_A_RUN = ("task", "num_envs", "num_steps_per_env", "seed")
+FIXED_FOR_AN_ALGORITHM = ("name", "actor", "critic", "optimizer")
+
+
+def check_resumed(before: RunConfig, after: RunConfig) -> None:
+    """Refuse to go on with a run of another shape; schedules, limits and intervals may change."""
+    for names, old, new, where in (
+        (FIXED_FOR_A_RUN, before, after, ""),
+        (FIXED_FOR_AN_ALGORITHM, before.algorithm, after.algorithm, "algorithm."),
+    ):
+        for name in names:
+            if getattr(old, name) != getattr(new, name):
+                raise ConfigError(
+                    f"{where}{name} = {getattr(new, name)!r} cannot work: the run to resume has "
+                    f"{getattr(old, name)!r}. Leave it out, or start a new run."
+                )
 
 
 def write_summary(training: Training, results: dict[str, Evaluation]) -> None:
