@@ -8,9 +8,11 @@ import torch
 from conftest import roll_out
 
 from podpo import drift
+from podpo.algorithm import PODPO
 from podpo.config import ConfigError
 from podpo.returns import gae, next_state_values
 from podpo.samples import flatten_rollout, minibatches
+from podpo.tasks import make_task
 
 
 def parameters(algorithm: Any) -> torch.Tensor:
@@ -280,6 +282,40 @@ def test_actor_gradient_is_never_clipped_and_the_critics_is(make_podpo: Any) -> 
     assert norms[1].item() == pytest.approx(0.5, rel=1e-3)
 
 
+def test_a_time_out_without_its_final_observation_is_worth_its_own_state(make_podpo: Any) -> None:
+    """An earlier rollout had final observations; nothing of them may be left in this one."""
+    algorithm, env = make_podpo(gamma=0.5)
+    env.episode_length_buf[:] = 99
+    roll_out(algorithm, env)
+    algorithm.storage.clear()
+    with torch.inference_mode():
+        obs = env.get_observations()
+        for _ in range(8):
+            algorithm.act(obs)
+            zeros = torch.zeros(8)
+            algorithm.process_env_step(obs, zeros, zeros + 1, {"time_outs": zeros + 1})
+        algorithm.compute_returns(obs)
+    assert torch.allclose(algorithm.storage.returns, 0.5 * algorithm.storage.values)
+
+
+def test_diagnostics_are_those_of_the_pools(make_podpo: Any) -> None:
+    algorithm, _ = make_podpo(pool_size=4)
+    x, y_pos = torch.randn(9, 8, 12), torch.randn(9, 1, 12)
+    measured = algorithm._measure_field(x, y_pos)
+    pooled = x[:8].reshape(2, 32, 12)
+    expected = drift.diagnostics(pooled, y_pos[:8].reshape(2, 4, 12), pooled)
+    assert measured["max_p/2"] == expected["max_p/2"]
+    assert measured["spread"] == x.std(dim=1, correction=0).mean(), "the spread is that of one observation's actions"
+
+
+def test_a_subclass_builds_itself(podpo_file: dict[str, Any]) -> None:
+    class Mine(PODPO):
+        pass
+
+    env = make_task("point-track", 4, 0)
+    assert type(Mine.construct_algorithm(env.get_observations(), env, podpo_file, "cpu")) is Mine
+
+
 def test_same_seed_same_bits(make_podpo: Any) -> None:
     def train() -> torch.Tensor:
         algorithm, env = make_podpo(seed=3)
@@ -311,6 +347,19 @@ def test_save_and_load_continue_bit_for_bit(make_podpo: Any, options: dict[str, 
     assert algorithm.iteration == other.iteration == 2
     for key, value in algorithm.get_policy().state_dict().items():
         assert torch.equal(value, other.get_policy().state_dict()[key])
+
+
+def test_a_changed_step_size_holds_after_loading(make_podpo: Any) -> None:
+    source, _ = make_podpo(learning_rate=1e-3)
+    saved = source.save()
+    for options, expected in (
+        ({"learning_rate": 4e-4}, 4e-4),
+        ({"learning_rate": 4e-4, "step_size": "adaptive"}, 1e-3),
+    ):
+        other, _ = make_podpo(**options)
+        other.load(saved, None, True)
+        assert other.learning_rate == other.optimizer.param_groups[0]["lr"] == expected
+        assert other.optimizer.param_groups[1]["lr"] == 4e-4
 
 
 def test_partial_load(make_podpo: Any) -> None:

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from podpo import config as config_module
+from podpo import drift
 from podpo.config import (
     ActorConfig,
     AlgorithmConfig,
@@ -45,6 +47,9 @@ def test_both_algorithms_get_the_same_networks_and_samples(task: str) -> None:
     "settings",
     [
         {"gamma": 1.1},
+        {"scale": "observaton"},
+        {"step_size": "cosine"},
+        {"optimizer": "adm"},
         {"lam": -0.1},
         {"num_learning_epochs": 0},
         {"learning_rate": 0.0},
@@ -76,6 +81,20 @@ def test_networks_and_runs_check_themselves() -> None:
         RunConfig(task="bandit", num_envs=2, num_steps_per_env=1)
     with pytest.raises(ConfigError, match="max_time"):
         RunConfig(task="bandit", max_time=0.0)
+
+
+def test_unknown_words_are_refused_with_the_near_ones() -> None:
+    with pytest.raises(ConfigError, match=r"scale = 'observaton'.*did you mean 'observation'"):
+        PODPOConfig(scale="observaton")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ConfigError, match=r"init = 'skp'.*did you mean 'skip'"):
+        ActorConfig(init="skp")  # pyright: ignore[reportArgumentType]
+    assert PODPOConfig(scale=0.5).scale == 0.5, "a number is no word"
+
+
+@pytest.mark.parametrize("name", ["Scale", "Normalize", "Weighting"])
+def test_the_mathematics_and_the_settings_know_the_same_words(name: str) -> None:
+    """`drift` imports torch alone and `config` no torch, so the words stand in both."""
+    assert getattr(drift, name) == getattr(config_module, name)
 
 
 def test_an_option_of_the_other_algorithm_is_refused() -> None:

@@ -1,7 +1,6 @@
 """`podpo.drift` against the paper's pseudocode, hand-worked cases and the field's symmetries."""
 
 import math
-from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import Any, Literal, get_args
 
@@ -353,48 +352,27 @@ def test_half_precision_is_computed_in_float32(dtype: torch.dtype) -> None:
         assert torch.equal(from_float32, expected)
 
 
-@pytest.fixture
-def precision() -> Iterator[None]:
-    before = torch.get_float32_matmul_precision()
-    yield
-    torch.set_float32_matmul_precision(before)
-
-
-@pytest.mark.usefixtures("precision")
-@pytest.mark.parametrize("setting", ["highest", "high", "medium"])
-def test_matmul_precision_is_handed_back(setting: str) -> None:
-    x, y_pos = problem(0)
-    torch.set_float32_matmul_precision(setting)
-    compute_V(x, y_pos, x)
-    assert torch.get_float32_matmul_precision() == setting
-    with pytest.raises(RuntimeError):
-        compute_V(x, y_pos[..., :2], x)
-    assert torch.get_float32_matmul_precision() == setting
-
-
-class MatmulPrecisions(TorchFunctionMode):
-    """Collects the float32 precision under which each matrix product is called."""
+class Calls(TorchFunctionMode):
+    """Collects the functions of torch that are called, with their keywords."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.seen: set[str] = set()
+        self.seen: list[tuple[Any, dict[str, Any]]] = []
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in {Tensor.matmul, Tensor.__matmul__, torch.matmul, torch.bmm, torch.baddbmm, torch.einsum}:
-            self.seen.add(torch.get_float32_matmul_precision())
+        self.seen.append((func, kwargs or {}))
         return func(*args, **(kwargs or {}))
 
 
-@pytest.mark.usefixtures("precision")
-def test_no_product_is_rounded_to_tf32() -> None:
+def test_nothing_can_be_rounded_to_tf32() -> None:
+    """Matrix products are what a user's precision settings round; distances must not be made of them either."""
     x, y_pos = problem(0)
-    torch.set_float32_matmul_precision("medium")
-    with MatmulPrecisions() as precisions:
-        torch.matmul(x, x.mT)
-        assert precisions.seen == {"medium"}
-        precisions.seen.clear()
+    with Calls() as calls:
         compute_V(x, y_pos, x)
-    assert precisions.seen <= {"highest"}
+    products = {Tensor.matmul, Tensor.__matmul__, torch.matmul, torch.mm, torch.bmm, torch.baddbmm, torch.einsum}
+    assert not products & {func for func, _ in calls.seen}
+    distances = [kwargs.get("compute_mode") for func, kwargs in calls.seen if func is torch.cdist]
+    assert distances == ["donot_use_mm_for_euclid_dist"]
 
 
 # --- Pools ------------------------------------------------------------------------------------------------

@@ -63,6 +63,16 @@ def test_torchscript_acts_like_the_policy(tmp_path: Path) -> None:
     assert json.loads(extra["metadata.json"])["control_dt_s"] == 0.02
 
 
+def test_safetensors_hold_the_weights_and_what_they_are_for(tmp_path: Path) -> None:
+    from safetensors import safe_open
+
+    model, config, _ = fresh_policy(tmp_path)
+    assert export.export_policy(model, tmp_path / "policy.safetensors", "zero", config) == 0
+    with safe_open(tmp_path / "policy.safetensors", "pt") as file:
+        assert torch.equal(file.get_tensor("mlp.0.weight"), model.mlp[0].weight)
+        assert json.loads(file.metadata()["obs_dim"]) == 48
+
+
 def test_a_gaussian_policy_exports_its_mean(tmp_path: Path) -> None:
     model, config, obs = fresh_policy(tmp_path, "ppo")
     export.export_policy(model, tmp_path / "policy.onnx", "zero", config)

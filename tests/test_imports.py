@@ -59,14 +59,12 @@ def test_every_module_has_a_level() -> None:
 
 @pytest.mark.parametrize("name", sorted(set.union(*LEVELS) - {"__init__"}))
 def test_imports_go_one_way(name: str) -> None:
-    tree = ast.parse(modules()[name].read_text())
-    lazy = {"evaluation": {"checkpoint", "construction"}, "tasks": {"tasks.toy"}, "tasks.toy": {"tasks.toy_drawing"}}
+    lazy = {"tasks": {"tasks.toy"}, "tasks.toy": {"tasks.toy_drawing"}}
     typed_only = {"commands": {"cli"}}
     for other in own_imports(modules()[name]):
         if other in typed_only.get(name, set()) | lazy.get(name, set()):
             continue
         assert level(other) <= level(name), f"{name} imports {other}"
-    assert tree
 
 
 @pytest.mark.parametrize("name", sorted(TORCH_ALONE))

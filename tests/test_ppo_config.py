@@ -66,6 +66,8 @@ def test_the_length_of_a_linear_schedule_is_that_of_the_run(podpo_file: dict[str
         ("critic", {"class_name": "RNNModel"}, r"critic\.class_name = 'RNNModel'.*multi-layer perceptrons"),
         ("actor", {"hidden_dim": [8]}, r"actor\.hidden_dim is unknown to OneStepActor: did you mean 'hidden_dims'"),
         ("critic", {"cnn_cfg": {"stride": 2}}, r"critic\.cnn_cfg is unknown to MLPModel"),
+        ("actor", {"init": "skp"}, r"init = 'skp' cannot work"),
+        ("algorithm", {"scale": "obs"}, r"scale = 'obs' cannot work"),
     ],
 )
 def test_what_cannot_work_is_refused(
@@ -75,6 +77,27 @@ def test_what_cannot_work_is_refused(
     with pytest.raises(ConfigError, match=message), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         build(podpo_file)
+
+
+@pytest.mark.parametrize(
+    ("distribution", "named"),
+    [
+        ({"class_name": "HeteroscedasticGaussianDistribution", "init_std": 0.5}, ["class_name"]),
+        ({"class_name": "GaussianDistribution", "init_std": 0.5, "std_range": [0.1, 2.0]}, ["std_range"]),
+        ({"class_name": "rsl_rl.modules:GaussianDistribution", "init_std": 0.5, "std_type": "log"}, []),
+    ],
+)
+def test_a_distribution_that_means_more_than_its_spread_is_warned_of(
+    podpo_file: dict[str, Any], distribution: dict[str, Any], named: list[str]
+) -> None:
+    podpo_file["actor"]["distribution_cfg"] = distribution
+    with warnings.catch_warnings(record=True) as record:
+        warnings.simplefilter("always")
+        algorithm = build(podpo_file)
+    told = [str(w.message) for w in record if "distribution_cfg" in str(w.message)]
+    assert len(told) == len(named)
+    assert all(f"actor.distribution_cfg.{key}" in text for key, text in zip(named, told, strict=True))
+    assert torch.allclose(algorithm.actor.noise_std, torch.tensor(0.5))
 
 
 def test_what_other_architectures_leave_unset_is_no_obstacle(podpo_file: dict[str, Any]) -> None:
@@ -105,6 +128,18 @@ def test_start_from_a_ppo_checkpoint(ppo_file: dict[str, Any], podpo_file: dict[
     assert torch.allclose(podpo.critic(obs), ppo.critic(obs), atol=1e-6)
     with pytest.raises(ConfigError, match="init_from"):
         podpo.load(ppo.save(), None, True)
+
+    torch.save({"model_state_dict": {}}, tmp_path / "old.pt")
+    podpo_file["algorithm"]["init_from"] = str(tmp_path / "old.pt")
+    with pytest.raises(ConfigError, match="no checkpoint of rsl_rl 5"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        build(podpo_file)
+
+    podpo_file["algorithm"]["init_from"] = str(tmp_path / "model_3.pt")
+    podpo_file["critic"]["hidden_dims"] = [8]
+    with pytest.raises(ConfigError, match="give the critic the layers"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        build(podpo_file)
 
     podpo_file["algorithm"]["init_from"] = str(tmp_path / "nowhere.pt")
     with pytest.raises(ConfigError, match="no such file"), warnings.catch_warnings():

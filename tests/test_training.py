@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -16,13 +17,13 @@ import torch
 from conftest import small_run
 from rich.console import Console
 
-from podpo.checkpoint import read_checkpoint
-from podpo.config import ConfigError, RunConfig
+from podpo.checkpoint import read_checkpoint, write_checkpoint
+from podpo.config import ConfigError, PPOConfig, RunConfig
 from podpo.evaluation import deployed, evaluate, load_policy, make_evaluation_task, random_agent, zero_agent
 from podpo.metrics import CsvTable, read_table
 from podpo.run_folder import RunFolder, create_run, find_run, write_atomically
 from podpo.tasks import make_task
-from podpo.training import Training
+from podpo.training import Training, check_resumed
 
 
 def run(config: RunConfig, checkpoint: Path | None = None, folder: RunFolder | None = None) -> Training:
@@ -100,7 +101,8 @@ def test_time_limit(tmp_path: Path) -> None:
 
 def test_a_full_disk_does_not_end_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = small_run(tmp_path, max_iterations=4, checkpoint_interval=1)
-    training = Training(config, create_run(config), Console(quiet=True))
+    told = io.StringIO()
+    training = Training(config, create_run(config), Console(file=told, width=1000))
     save, attempts = training.save, []
 
     def fail_at_first(path: Path) -> None:
@@ -109,10 +111,29 @@ def test_a_full_disk_does_not_end_training(tmp_path: Path, monkeypatch: pytest.M
             raise OSError(28, "No space left on device")
         save(path)
 
+    def fail_to_log(row: object) -> None:
+        raise OSError(28, "No space left on device")
+
     monkeypatch.setattr(training, "save", fail_at_first)
+    monkeypatch.setattr("podpo.training.Metrics.log_iteration", lambda metrics, row: fail_to_log(row))
     training.run()
     assert training.iteration == 4
+    assert told.getvalue().count("No space left on device; training goes on") == 1, "once is enough"
     assert read_checkpoint(training.folder.last, "cpu")["training"]["iteration"] == 4
+
+
+def test_a_checkpoint_that_finds_the_disk_full_says_so(tmp_path: Path) -> None:
+    """Where torch writes by itself, it raises a RuntimeError about its own container."""
+    small = tmp_path / "small"
+    small.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(small)], capture_output=True).returncode:
+        pytest.skip("mounting a small disk needs root")
+    try:
+        with pytest.raises(OSError, match="No space left"):
+            write_checkpoint(small / "last.pt", {"weights": torch.zeros(100_000)})
+        assert list(small.iterdir()) == []
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
 
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
@@ -158,6 +179,78 @@ def test_find_run(tmp_path: Path) -> None:
         find_run(str(tmp_path / "nowhere"))
     with pytest.raises(ConfigError, match="no run to take as 'latest'"):
         find_run("latest", str(tmp_path / "nowhere"))
+
+
+def test_columns_may_come_late(tmp_path: Path) -> None:
+    """No episode has ended in the first iteration, so its row has no return."""
+    table = CsvTable(tmp_path / "t.csv")
+    table.append({"iteration": 1})
+    table.append({"iteration": 2, "return": 5.0})
+    table.append({"iteration": 3})
+    table.close()
+    rows = read_table(tmp_path / "t.csv")
+    assert [(row["iteration"], row["return"]) for row in rows] == [("1", ""), ("2", "5.0"), ("3", "")]
+
+
+def test_the_training_return_is_recorded_once_episodes_end(tmp_path: Path) -> None:
+    training = run(small_run(tmp_path, max_iterations=14))
+    recorded = [row["Train/mean_reward"] for row in read_table(training.folder.path / "progress.csv")]
+    assert recorded[0] == "", "8 steps into the first episodes of 100"
+    assert float(recorded[-1]) > 0
+
+
+def test_the_end_is_evaluated_once(tmp_path: Path) -> None:
+    """The last iteration falls between two evaluations; the checkpoint must know of the one at the end."""
+    config = small_run(tmp_path, max_iterations=5, eval_interval=2)
+    first = run(config)
+    saved = read_checkpoint(first.folder.last, "cpu")["training"]
+    assert saved["evaluated_iteration"] == 5
+    assert saved["best_return"] == first.best_return
+    run(config, first.folder.last, first.folder)
+    evaluated = [int(row["iteration"]) for row in read_table(first.folder.path / "evaluations.csv")]
+    assert evaluated == [2, 4, 5]
+
+
+def test_tensorboards_axis_goes_on(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    config = small_run(tmp_path, max_iterations=6, logger="tensorboard")
+    first = run(replace(config, max_iterations=4))
+    run(config, first.folder.last, first.folder)
+    events = EventAccumulator(str(first.folder.path)).Reload()
+    assert [event.step for event in events.Scalars("Loss/drift")] == [1, 2, 3, 4, 5, 6]
+    assert [event.value for event in events.Scalars("env_steps")] == [128 * i for i in range(1, 7)]
+
+
+@pytest.mark.parametrize("algorithm", ["podpo", "ppo"])
+def test_a_resumed_run_takes_a_new_step_size(tmp_path: Path, algorithm: Any) -> None:
+    config = small_run(tmp_path, algorithm=algorithm)
+    if algorithm == "ppo":
+        config = replace(config, algorithm=replace(config.algorithm, ppo=PPOConfig(schedule="fixed")))
+    first = run(config)
+    slower = replace(config, algorithm=replace(config.algorithm, learning_rate=1e-5))
+    resumed = Training(slower, first.folder, Console(quiet=True), first.folder.last)
+    assert resumed.algorithm.learning_rate == resumed.algorithm.optimizer.param_groups[0]["lr"] == 1e-5
+
+
+def test_a_run_cannot_change_its_shape(tmp_path: Path) -> None:
+    config = small_run(tmp_path)
+    check_resumed(config, replace(config, max_iterations=9, eval_interval=3))
+    with pytest.raises(ConfigError, match=r"num_envs = 32 cannot work: the run to resume has 16"):
+        check_resumed(config, replace(config, num_envs=32))
+    wider = replace(config.algorithm, actor=replace(config.algorithm.actor, hidden_dims=(32,)))
+    with pytest.raises(ConfigError, match=r"algorithm\.actor"):
+        check_resumed(config, replace(config, algorithm=wider))
+
+
+def test_a_run_needs_the_policy_it_started_from_no_more(tmp_path: Path) -> None:
+    start = run(small_run(tmp_path, algorithm="ppo")).folder.last
+    config = small_run(tmp_path)
+    begun = run(replace(config, algorithm=replace(config.algorithm, init_from=str(start))))
+    start.unlink()
+    load_policy(begun.config, begun.folder.last)
+    resumed = run(replace(begun.config, max_iterations=5), begun.folder.last, begun.folder)
+    assert resumed.iteration == 5
 
 
 def test_csv_table_drops_the_lost_future(tmp_path: Path) -> None:

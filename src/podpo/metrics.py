@@ -73,7 +73,7 @@ class Metrics:
 
     def log_evaluation(self, row: Mapping[str, float]) -> None:
         self.evaluations.append(row)
-        self._write({(f"Eval/{name}" if "/" in name else name): value for name, value in row.items()})
+        self._write({"iteration": row["iteration"]} | {f"Eval/{n}": value for n, value in row.items() if "/" in n})
 
     def close(self) -> None:
         self.progress.close()
