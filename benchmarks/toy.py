@@ -51,10 +51,12 @@ def point_track() -> Variants:
 
 
 def actor_init() -> Variants:
+    """With the preset's noise on executed actions, and with the policy's own noise alone, as in the paper."""
     base = replace(preset("point-track"), max_iterations=80, eval_interval=5)
-    for init in ("skip", "plain"):
-        actor = replace(base.algorithm.actor, init=init)
-        yield init, replace(base, algorithm=replace(base.algorithm, actor=actor))
+    for label, changes in (("", {}), (", own noise alone", {"exploration_std": 0.0})):
+        for init in ("skip", "plain"):
+            actor = replace(base.algorithm.actor, init=init)
+            yield init + label, replace(base, algorithm=replace(base.algorithm, actor=actor, **changes))
 
 
 def modes() -> Variants:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import matplotlib
@@ -23,7 +23,15 @@ from podpo.plots import save_figure
 RESULTS = Path(__file__).parent / "results" / "toy"
 FIGURES = Path(__file__).parents[1] / "docs" / "results"
 EQUAL_TIME_S = 60.0
-COLORS = {"podpo": "C0", "ppo": "C1", "ppo, entropy bonus .01": "C2", "skip": "C0", "plain": "C3"}
+COLORS = {
+    "podpo": "C0",
+    "ppo": "C1",
+    "ppo, entropy bonus .01": "C2",
+    "skip": "C0",
+    "plain": "C3",
+    "skip, own noise alone": "C2",
+    "plain, own noise alone": "C4",
+}
 RETURNS = {"without noise": "zero/return_mean", "sampled": "sample/return_mean", "training": "train_return"}
 
 Rows = list[dict[str, str]]
@@ -117,9 +125,21 @@ def search_table(algorithm: str, num_shown: int = 4) -> list[str]:
     rows = [[f"{algorithm}, {len(draws)} draws", "mean over training, each seed", "at the end, each seed"]]
     for rank in (*range(num_shown), len(ranked) - 1):
         variant = ranked[rank]
-        points = [", ".join(f"{v:.1f}" for v in vs) for vs in (scores[variant], last_values(draws[variant], column))]
-        rows.append([f"{rank + 1}. {variant.partition(': ')[2]}", *points])
+        setting, at_the_end = variant.partition(": ")[2], last_values(draws[variant], column)
+        rows.append([f"{rank + 1}. {setting}", points(scores[variant]), points(at_the_end)])
     return table(*rows)
+
+
+def finals_table() -> list[str]:
+    """The finalists at full length: too few seeds for an interval."""
+    rows = [["finalist", *(f"{label}, each seed" for label in RETURNS)]]
+    for variant, seeds in load("finals").items():
+        rows.append([variant, *(points(last_values(seeds, column)) for column in RETURNS.values())])
+    return table(*rows)
+
+
+def points(values: Iterable[float]) -> str:
+    return ", ".join(f"{value:.1f}" for value in values)
 
 
 def tables() -> Iterator[list[str]]:
@@ -128,6 +148,7 @@ def tables() -> Iterator[list[str]]:
     yield modes_table()
     yield search_table("podpo")
     yield search_table("ppo")
+    yield finals_table()
 
 
 # Figures ----------------------------------------------------------------------------------------------------

@@ -145,6 +145,16 @@ class Doctor:
         return examine()
 
 
+COMMANDS: dict[str, Any] = {
+    "train": Train,
+    "eval": Eval,
+    "play": Play,
+    "export": Export,
+    "plot": Plot,
+    "doctor": Doctor,
+}
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line; returns the exit code (0 done, 1 failed, 2 bad input, 130 interrupted)."""
     given = list(sys.argv[1:] if arguments is None else arguments)
@@ -152,8 +162,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"podpo {__version__}")
         return 0
     try:
-        command = parse(given)
-        return command.run()
+        return parse(given).run()
     except ConfigError as error:
         print(f"podpo: {error}", file=sys.stderr)
         return 2
@@ -170,22 +179,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def parse(arguments: list[str]) -> Any:
     """The command that the arguments name, with every setting in place."""
-    commands: dict[str, Any] = {"eval": Eval, "play": Play, "export": Export, "plot": Plot, "doctor": Doctor}
-    known = ["train", *commands]
-    if arguments and not arguments[0].startswith("-") and arguments[0] not in known:
-        raise ConfigError(f"there is no command {arguments[0]!r}: {near_and_known(arguments[0], known)}")
-    task = arguments[1] if arguments[:1] == ["train"] and arguments[1:2] and arguments[1][0] != "-" else DEFAULT_TASK
-    parsed = _parse(arguments, commands, task)
+    if arguments and not arguments[0].startswith("-") and arguments[0] not in COMMANDS:
+        raise ConfigError(f"there is no command {arguments[0]!r}: {near_and_known(arguments[0], COMMANDS)}")
+    first_word = next(iter(arguments[1:]), "-")
+    task = DEFAULT_TASK if arguments[:1] != ["train"] or first_word.startswith("-") else first_word
+    parsed = _parse_from(task, arguments)
     if isinstance(parsed, Train) and parsed.resume is None and parsed.task != task:
-        return _parse(arguments, commands, parsed.task)  # the task came after a flag: now with its own preset
+        return _parse_from(parsed.task, arguments)  # the task came after a flag: now with its own preset
     return parsed
 
 
-def _parse(arguments: list[str], commands: dict[str, Any], task: str) -> Any:
+def _parse_from(task: str, arguments: list[str]) -> Any:
+    """Parse with the preset of `task` (or the run to resume) below what the arguments say."""
     train = starting_point(arguments[1:] if arguments[:1] == ["train"] else [], task)
     union: Any = Annotated[Train, subcommand("train", default=train)]
-    for name, command in commands.items():
-        union |= Annotated[command, subcommand(name)]
+    for name, command in COMMANDS.items():
+        if name != "train":
+            union |= Annotated[command, subcommand(name)]
     return tyro.cli(union, args=arguments or ["--help"], prog="podpo", description=DESCRIPTION)
 
 
