@@ -29,6 +29,8 @@ from typing import Any, BinaryIO
 
 from podpo.config import ConfigError, RunConfig, from_dict
 
+SOURCES = ("src", "pyproject.toml", "benchmarks/*.py")
+"""What a result depends on; with uncommitted changes in it, a commit does not tell what ran."""
 VERSIONED = ("podpo", "torch", "rsl-rl-lib", "tensordict", "numpy", "genesis-world")
 
 
@@ -140,7 +142,7 @@ def describe_run() -> dict[str, Any]:
     """What someone needs to know to repeat a run: command, commit, versions, machine."""
     return {
         "command": shlex.join(["podpo", *sys.argv[1:]]),
-        "commit": _git("rev-parse", "HEAD") + ("+changes" if _git("status", "--porcelain") else ""),
+        "commit": _git("rev-parse", "HEAD") + ("+changes" if _git("status", "--porcelain", "--", *SOURCES) else ""),
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "python": platform.python_version(),
         "versions": {name: installed for name in VERSIONED if (installed := _installed(name))},
