@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import matplotlib
@@ -23,6 +23,8 @@ from podpo.plots import save_figure
 RESULTS = Path(__file__).parent / "results" / "toy"
 FIGURES = Path(__file__).parents[1] / "docs" / "results"
 EQUAL_TIME_S = 60.0
+MOST = 100.0
+"""Reward of 100 steps without any error."""
 COLORS = {
     "podpo": "C0",
     "ppo": "C1",
@@ -154,27 +156,37 @@ def tables() -> Iterator[list[str]]:
 # Figures ----------------------------------------------------------------------------------------------------
 
 
-def draw_bands(ax: Axes, runs: Runs, axis: str, column: str, style: str = "-", label: str = "") -> None:
+def draw_bands(
+    ax: Axes,
+    runs: Runs,
+    axis: str,
+    column: str,
+    style: str = "-",
+    label: str = "",
+    transform: Callable[[np.ndarray], np.ndarray] = lambda y: y,
+) -> None:
     """Mean over seeds as a line, their range as a band."""
     for variant, seeds in runs.items():
         known = [[float(row[axis]) for row in rows if row[column] not in ("", "nan")] for rows in seeds.values()]
         grid = np.linspace(max(points[0] for points in known), min(points[-1] for points in known), 60)
-        curves = np.array([values_at(seeds, axis, at, column) for at in grid]).T
+        curves = transform(np.array([values_at(seeds, axis, at, column) for at in grid]).T)
         ax.plot(grid, curves.mean(0), style, color=COLORS[variant], label=variant + label)
         ax.fill_between(grid, curves.min(0), curves.max(0), color=COLORS[variant], alpha=0.15, linewidth=0)
     ax.grid(alpha=0.3)
 
 
 def point_track_figure() -> None:
+    """Above, what a policy earns; below, what it misses of the most there is, where the end can be told apart."""
     runs = load("point-track")
-    figure, axes = plt.subplots(1, 2, figsize=(11, 4), sharey=True, layout="constrained")
-    for ax, axis, label in zip(axes, ("env_steps", "train_s"), ("environment steps", "training time [s]"), strict=True):
-        draw_bands(ax, runs, axis, RETURNS["without noise"], "-", ", without noise")
-        draw_bands(ax, runs, axis, RETURNS["training"], ":", ", training")
-        ax.set(xlabel=label)
-    axes[0].set(ylabel="return", title="point-track: mean and range of five seeds")
-    axes[1].set(xlim=(0, EQUAL_TIME_S))
-    axes[0].legend()
+    figure, axes = plt.subplots(2, 2, figsize=(11, 7), sharex="col", sharey="row", layout="constrained")
+    for column, axis in enumerate(("env_steps", "train_s")):
+        for row, transform in enumerate((lambda y: y, lambda y: MOST - y)):
+            draw_bands(axes[row, column], runs, axis, RETURNS["without noise"], "-", ", without noise", transform)
+            draw_bands(axes[row, column], runs, axis, RETURNS["training"], ":", ", training", transform)
+    axes[0, 0].set(ylabel="return", title="point-track: mean and range of five seeds")
+    axes[1, 0].set(ylabel=f"{MOST:.0f} - return", yscale="log", ylim=(0.7, None), xlabel="environment steps")
+    axes[1, 1].set(xlabel="training time [s]", xlim=(0, EQUAL_TIME_S))
+    axes[0, 0].legend()
     save_figure(figure, FIGURES / "point_track.png")
 
 

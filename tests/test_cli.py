@@ -232,6 +232,6 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_module_and_program_are_the_same() -> None:
-    done = subprocess.run([sys.executable, "-m", "podpo", "eval", "nowhere"], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-m", "podpo", "tran"], capture_output=True, text=True)
     assert done.returncode == 2
-    assert "no run at 'nowhere'" in done.stderr
+    assert "did you mean 'train'" in done.stderr

@@ -14,6 +14,8 @@ from matplotlib.figure import Figure
 from podpo.tasks.toy import Bandit, MultiGoal, PointTrack, ToyTask
 
 SIZE_INCH, DPI = 4.0, 100
+MARGINS = (0.18, 0.13, 0.79, 0.84)
+"""Left, bottom, width and height of the axes; working them out anew for each frame would take most of the time."""
 
 
 def draw_point_track(axes: Axes, task: PointTrack) -> None:
@@ -53,8 +55,8 @@ DRAWINGS: dict[type[ToyTask], Callable[[Axes, Any], None]] = {
 
 def render(task: ToyTask) -> np.ndarray:
     """One frame `[H, W, 3]` of bytes."""
-    figure = Figure(figsize=(SIZE_INCH, SIZE_INCH), dpi=DPI, layout="constrained")
+    figure = Figure(figsize=(SIZE_INCH, SIZE_INCH), dpi=DPI)
     canvas = FigureCanvasAgg(figure)
-    DRAWINGS[type(task)](figure.subplots(), task)
+    DRAWINGS[type(task)](figure.add_axes(MARGINS), task)
     canvas.draw()
     return np.asarray(canvas.buffer_rgba())[..., :3].copy()
