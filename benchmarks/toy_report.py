@@ -101,6 +101,14 @@ def point_track_table() -> list[str]:
     return table(*rows)
 
 
+def speed_table() -> list[str]:
+    rows = [["point-track", "seconds per iteration, training alone on the machine"]]
+    for variant, seeds in load("point-track").items():
+        per_iteration = last_values(seeds, "train_s") / last_values(seeds, "iteration")
+        rows.append([variant, interval(per_iteration, 3)])
+    return table(*rows)
+
+
 def actor_init_table() -> list[str]:
     rows = [["initialisation", *RETURNS]]
     for variant, seeds in load("actor-init").items():
@@ -146,6 +154,7 @@ def points(values: Iterable[float]) -> str:
 
 def tables() -> Iterator[list[str]]:
     yield point_track_table()
+    yield speed_table()
     yield actor_init_table()
     yield modes_table()
     yield search_table("podpo")

@@ -325,6 +325,7 @@ def test_ctrl_c_saves_and_exits_cleanly(tmp_path: Path) -> None:
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 130, output
     assert "Traceback" not in output
+    assert f"podpo train --resume logs/point-track/{folder.name}" in output
     saved = read_checkpoint(folder / "checkpoints" / "last.pt", "cpu")["training"]["iteration"]
     assert saved == int(read_table(folder / "progress.csv")[-1]["iteration"])
     assert re.search(re.escape(folder.name), output), "the run folder is the last thing said"

@@ -47,6 +47,13 @@ def train(config: RunConfig, resume: str | None) -> int:
     )
     results = training.run()
     write_summary(training, results)
+    if training.iteration < config.max_iterations:
+        console.print(
+            f"stopped at iteration {training.iteration} of {config.max_iterations}; to go on: "
+            f"podpo train --resume {folder.path}",
+            soft_wrap=True,
+            highlight=False,
+        )
     console.print(folder.path, soft_wrap=True, highlight=False)
     return 0 if training.stop_signal is None else 128 + training.stop_signal
 
