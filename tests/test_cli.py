@@ -72,12 +72,16 @@ def test_eval_of_a_fixed_seed_repeats(trained: Path, capsys: pytest.CaptureFixtu
     assert printed[0] != printed[2]
 
 
+def test_an_agent_is_filmed(here: Path) -> None:
+    assert main(["play", "random", "--task", "bandit", "--video", "film.gif"]) == 0
+    with Image.open("film.gif") as film:
+        assert film.n_frames == 31  # pyright: ignore[reportAttributeAccessIssue]
+
+
 @pytest.mark.parametrize("agent", ["zero", "random"])
-def test_agents_need_no_training(agent: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_agents_need_no_training(agent: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["eval", agent, "--task", "bandit", "--json"]) == 0
     assert 0 <= json.loads(capsys.readouterr().out)["return_mean"] <= 1
-    assert main(["play", agent, "--task", "multi-goal", "--video", "film.gif"]) == 0
-    assert (here / "film.gif").stat().st_size > 1000
 
 
 def test_resume_goes_on(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,8 +17,6 @@ from rsl_rl.runners import OnPolicyRunner
 from podpo.actor import OneStepActor
 from podpo.tasks import make_task
 
-warnings.filterwarnings("ignore", category=UserWarning)
-
 
 def make_runner(cfg: dict[str, Any], log_dir: Path | None, seed: int = 0, task: str = "point-track") -> OnPolicyRunner:
     torch.manual_seed(seed)
