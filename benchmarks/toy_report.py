@@ -9,6 +9,7 @@ import csv
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from statistics import fmean
 
 import matplotlib
 
@@ -130,8 +131,8 @@ def search_table(algorithm: str, num_shown: int = 4) -> list[str]:
     """The best draws and the worst, by the mean of the noise-free return over the whole training."""
     draws = {v: s for v, s in load("search").items() if v.startswith(f"{algorithm}:")}
     column = RETURNS["without noise"]
-    scores = {v: [np.mean([float(row[column]) for row in rows]) for rows in s.values()] for v, s in draws.items()}
-    ranked = sorted(draws, key=lambda v: -np.mean(scores[v]))
+    scores = {v: [fmean(float(row[column]) for row in rows) for rows in s.values()] for v, s in draws.items()}
+    ranked = sorted(draws, key=lambda v: -fmean(scores[v]))
     rows = [[f"{algorithm}, {len(draws)} draws", "mean over training, each seed", "at the end, each seed"]]
     for rank in (*range(num_shown), len(ranked) - 1):
         variant = ranked[rank]
