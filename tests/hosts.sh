@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The contract with rsl_rl on every version we support, each in an environment of its own. The light core only:
-# no simulator, so that this also shows what `pip install podpo` brings.
+# Other people's environments, each made anew: every rsl_rl we support, and the oldest versions that pyproject.toml
+# admits. The light core only: no simulator, so that this also shows what `pip install podpo` brings.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 for version in 5.0.1 5.4.2 5.5.1; do
@@ -10,3 +10,6 @@ for version in 5.0.1 5.4.2 5.5.1; do
     uv run --isolated --no-group sim --with "rsl-rl-lib==$version" \
         pytest -q tests/test_runner.py tests/test_ppo_config.py tests/test_actor.py
 done
+echo "== the oldest of everything"
+uv run --isolated --no-group sim --resolution lowest-direct \
+    pytest -q -W ignore tests/test_runner.py tests/test_algorithm.py tests/test_drift.py tests/test_training.py tests/test_export.py
