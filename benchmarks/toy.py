@@ -133,6 +133,13 @@ CHANGES: dict[str, tuple[Settings, ...]] = {
         {"entropy_coef": 0.0},
         {"learning_rate": 3e-3, "schedule": "fixed", "entropy_coef": 0.01},  # the second best draw
         {"num_learning_epochs": 5, "num_mini_batches": 4, "learning_rate": 3e-3, "schedule": "fixed"},  # the third
+        # PODPO's third finalist was found by hand; these give PPO the same chance.
+        {"desired_kl": 0.03},
+        {"desired_kl": 0.2},
+        {"num_mini_batches": 16},
+        {"num_learning_epochs": 5},
+        {"num_learning_epochs": 5, "num_mini_batches": 4},
+        {"clip_param": 0.3},
     ),
 }
 """What the finalists change of the best draw."""
