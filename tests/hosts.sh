@@ -8,7 +8,7 @@ for version in 5.0.1 5.4.2 5.5.1; do
     uv run --isolated --no-group sim --with "rsl-rl-lib==$version" \
         python -c "import importlib.metadata as m; assert m.version('rsl-rl-lib') == '$version', m.version('rsl-rl-lib')"
     uv run --isolated --no-group sim --with "rsl-rl-lib==$version" \
-        pytest -q tests/test_runner.py tests/test_ppo_config.py tests/test_actor.py
+        pytest -q tests/test_runner.py tests/test_ppo_config.py tests/test_warm_start.py tests/test_actor.py
 done
 echo "== the oldest of everything"
 uv run --isolated --no-group sim --resolution lowest-direct \

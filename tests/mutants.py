@@ -52,7 +52,7 @@ MUTANTS = (
     Mutant("algorithm", "(samples.advantages > 0).nonzero()", "(samples.advantages < 0).nonzero()"),
     Mutant("algorithm", "float() * (1 - truncated)", "float()"),
     Mutant("algorithm", "samples.actions[batch].unsqueeze(1)", "samples.actions[batch.flip(0)].unsqueeze(1)"),
-    Mutant("algorithm", 'self.actor.parameters(), float("inf")', "self.actor.parameters(), 1.0"),
+    Mutant("algorithm", "nn.utils.get_total_norm([p.grad for p in", "nn.utils.clip_grad_norm_([p for p in"),
     Mutant("algorithm", "self.config.num_candidates)", "self.config.num_candidates + 1)"),
     Mutant(
         "actor",

@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 import torch
-from rsl_rl.models import MLPModel
 from tensordict import TensorDict
 
 from podpo.actor import OneStepActor, StochasticActor, antithetic_noise
-from podpo.config import ConfigError
+from podpo.validation import ConfigError
 
 NUM_OBS, NUM_ACTIONS, BATCH = 5, 3, 7
 GROUPS = {"actor": ["policy"]}
@@ -92,39 +91,6 @@ def test_noise_of_the_skip_must_match_the_action(obs: TensorDict) -> None:
     with pytest.raises(ConfigError, match=r"actor\.noise_dim = 2"):
         make_actor(obs, noise_dim=2)
     assert make_actor(obs, noise_dim=2, init="plain")(obs).shape == (BATCH, NUM_ACTIONS)
-
-
-@pytest.mark.parametrize("std_type", ["scalar", "log"])
-def test_a_ppo_policy_loads_exactly(obs: TensorDict, std_type: str) -> None:
-    torch.manual_seed(4)
-    cfg = {"class_name": "GaussianDistribution", "init_std": 0.4, "std_type": std_type}
-    ppo = MLPModel(obs, GROUPS, "actor", NUM_ACTIONS, (16, 8), "elu", obs_normalization=True, distribution_cfg=cfg)
-    ppo.train()
-    ppo.update_normalization(TensorDict({"policy": torch.randn(64, NUM_OBS)}, batch_size=[64]))
-    actor = make_actor(obs)
-    actor.load_gaussian(ppo.state_dict())
-    assert torch.allclose(actor(obs), ppo(obs), atol=1e-6)
-    torch.manual_seed(5)
-    expected = ppo(obs, stochastic_output=True)
-    torch.manual_seed(5)
-    assert torch.allclose(actor(obs, stochastic_output=True), expected, atol=1e-6)
-    assert torch.allclose(actor.output_std, torch.tensor(0.4))
-
-
-def test_a_checkpoint_that_does_not_fit_says_why(obs: TensorDict) -> None:
-    actor = make_actor(obs)
-    gaussian = {"class_name": "GaussianDistribution", "init_std": 1.0}
-    other = MLPModel(
-        obs, GROUPS, "actor", NUM_ACTIONS, (32, 8), "elu", obs_normalization=True, distribution_cfg=dict(gaussian)
-    )
-    with pytest.raises(ConfigError, match=r"mlp\.0\.weight is \(32, 5\)"):
-        actor.load_gaussian(other.state_dict())
-    bare = MLPModel(obs, GROUPS, "actor", NUM_ACTIONS, (16, 8), "elu", obs_normalization=True)
-    with pytest.raises(ConfigError, match="no Gaussian policy"):
-        actor.load_gaussian(bare.state_dict())
-    unnormalized = MLPModel(obs, GROUPS, "actor", NUM_ACTIONS, (16, 8), "elu", distribution_cfg=dict(gaussian))
-    with pytest.raises(ConfigError, match="obs_normalization"):
-        actor.load_gaussian(unnormalized.state_dict())
 
 
 @pytest.mark.parametrize("options", [{}, {"init": "plain", "noise_dim": 2}])

@@ -9,10 +9,10 @@ from conftest import roll_out
 
 from podpo import drift
 from podpo.algorithm import PODPO
-from podpo.config import ConfigError
 from podpo.returns import gae, next_state_values
 from podpo.samples import flatten_rollout, minibatches
 from podpo.tasks import make_task
+from podpo.validation import ConfigError
 
 
 def parameters(algorithm: Any) -> torch.Tensor:

@@ -8,18 +8,10 @@ import pytest
 
 from podpo import config as config_module
 from podpo import drift
-from podpo.config import (
-    ActorConfig,
-    AlgorithmConfig,
-    ConfigError,
-    PODPOConfig,
-    PPOConfig,
-    RunConfig,
-    from_dict,
-    near_and_known,
-)
+from podpo.config import ActorConfig, AlgorithmConfig, PODPOConfig, PPOConfig, RunConfig
 from podpo.presets import PRESETS, preset
 from podpo.tasks import TASKS
+from podpo.validation import ConfigError, from_dict, near_and_known
 
 
 @pytest.mark.parametrize("algorithm", ["podpo", "ppo"])

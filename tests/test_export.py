@@ -12,9 +12,10 @@ import torch
 from conftest import small_run
 
 from podpo import export
-from podpo.config import ConfigError, RunConfig
+from podpo.config import RunConfig
 from podpo.construction import build_algorithm
 from podpo.tasks import make_task
+from podpo.validation import ConfigError
 
 
 def fresh_policy(tmp_path: Path, algorithm: str = "podpo") -> tuple[Any, RunConfig, Any]:

@@ -12,11 +12,21 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "podpo"
 
 TORCH_ALONE = {"drift", "returns"}
-NO_TORCH = {"config", "presets", "cli", "__init__", "__main__"}
+NO_TORCH = {"validation", "config", "presets", "cli", "__init__", "__main__"}
 LEVELS = [
-    {"config", "drift", "returns", "system_libraries"},
+    {"validation", "config", "drift", "returns", "system_libraries"},
     {"actor", "ranks", "samples"},
-    {"ppo_config", "step_size", "baselines.ppo", "tasks", "tasks.toy", "tasks.toy_drawing", "presets", "run_folder"},
+    {
+        "ppo_config",
+        "warm_start",
+        "step_size",
+        "baselines.ppo",
+        "tasks",
+        "tasks.toy",
+        "tasks.toy_drawing",
+        "presets",
+        "run_folder",
+    },
     {"algorithm", "checkpoint", "metrics", "progress"},
     {"construction"},
     {"evaluation"},
@@ -73,7 +83,7 @@ def test_the_mathematics_imports_torch_alone(name: str) -> None:
     assert {imported.partition(".")[0] for imported in imports(modules()[name])} <= allowed
 
 
-@pytest.mark.parametrize("name", ["actor", "algorithm", "ranks", "samples", "step_size", "ppo_config"])
+@pytest.mark.parametrize("name", ["actor", "algorithm", "ranks", "samples", "step_size", "ppo_config", "warm_start"])
 def test_the_algorithm_knows_no_task(name: str) -> None:
     assert not {other for other in own_imports(modules()[name]) if other.startswith("tasks")}
 

@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 import torch
-from rsl_rl.algorithms import PPO
 
 from podpo.algorithm import PODPO
-from podpo.config import ConfigError
 from podpo.tasks import make_task
+from podpo.validation import ConfigError
 
 
 def build(cfg: dict[str, Any]) -> Any:
@@ -104,44 +103,3 @@ def test_what_other_architectures_leave_unset_is_no_obstacle(podpo_file: dict[st
     podpo_file["actor"]["cnn_cfg"] = podpo_file["critic"]["cnn_cfg"] = None
     with pytest.warns(UserWarning):
         assert build(podpo_file).actor.mlp[0].out_features == 32
-
-
-def test_start_from_a_ppo_checkpoint(ppo_file: dict[str, Any], podpo_file: dict[str, Any], tmp_path: Any) -> None:
-    import copy
-
-    env = make_task("point-track", 4, 0)
-    as_ppo = copy.deepcopy(ppo_file)
-    as_ppo["algorithm"] |= {"class_name": "PPO", "rnd_cfg": None}
-    as_ppo["multi_gpu"] = None
-    ppo = PPO.construct_algorithm(env.get_observations(), env, as_ppo, "cpu")
-    ppo.actor.update_normalization(env.get_observations())
-    torch.save(ppo.save() | {"iter": 3, "infos": None}, tmp_path / "model_3.pt")
-
-    podpo_file["algorithm"]["init_from"] = str(tmp_path / "model_3.pt")
-    with pytest.warns(UserWarning):
-        podpo = build(podpo_file)
-    obs = env.get_observations()
-    torch.manual_seed(0)
-    expected = ppo.actor(obs, stochastic_output=True)
-    torch.manual_seed(0)
-    assert torch.allclose(podpo.actor(obs, stochastic_output=True), expected, atol=1e-6)
-    assert torch.allclose(podpo.critic(obs), ppo.critic(obs), atol=1e-6)
-    with pytest.raises(ConfigError, match="init_from"):
-        podpo.load(ppo.save(), None, True)
-
-    torch.save({"model_state_dict": {}}, tmp_path / "old.pt")
-    podpo_file["algorithm"]["init_from"] = str(tmp_path / "old.pt")
-    with pytest.raises(ConfigError, match="no checkpoint of rsl_rl 5"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        build(podpo_file)
-
-    podpo_file["algorithm"]["init_from"] = str(tmp_path / "model_3.pt")
-    podpo_file["critic"]["hidden_dims"] = [8]
-    with pytest.raises(ConfigError, match="give the critic the layers"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        build(podpo_file)
-
-    podpo_file["algorithm"]["init_from"] = str(tmp_path / "nowhere.pt")
-    with pytest.raises(ConfigError, match="no such file"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        build(podpo_file)

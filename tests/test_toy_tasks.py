@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from podpo import tasks
-from podpo.config import ConfigError
 from podpo.tasks import TASKS, make_task
 from podpo.tasks.toy import Bandit, MultiGoal, PointTrack, ToyTask, mode_coverage
+from podpo.validation import ConfigError
 
 every_task = pytest.mark.parametrize("name", TASKS)
 

@@ -18,12 +18,13 @@ from conftest import small_run
 from rich.console import Console
 
 from podpo.checkpoint import read_checkpoint, write_checkpoint
-from podpo.config import ConfigError, PPOConfig, RunConfig
+from podpo.config import PPOConfig, RunConfig
 from podpo.evaluation import deployed, evaluate, load_policy, make_evaluation_task, random_agent, zero_agent
 from podpo.metrics import CsvTable, read_table
 from podpo.run_folder import RunFolder, create_run, find_run, write_atomically
 from podpo.tasks import make_task
 from podpo.training import Training, check_resumed
+from podpo.validation import ConfigError
 
 
 def run(config: RunConfig, checkpoint: Path | None = None, folder: RunFolder | None = None) -> Training:

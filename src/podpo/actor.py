@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import torch
@@ -13,7 +12,8 @@ from tensordict import TensorDict
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from podpo.config import ActorConfig, ActorInit, ConfigError, Deployment, require
+from podpo.config import ActorConfig, ActorInit, Deployment
+from podpo.validation import ConfigError, require
 
 
 class OneStepActor(MLPModel):
@@ -123,34 +123,6 @@ class OneStepActor(MLPModel):
     def output_std(self) -> Tensor:
         """Spread of the sampled actions per dimension, as last measured during an update."""
         return self.measured_spread
-
-    def load_gaussian(self, state: Mapping[str, Tensor]) -> None:
-        """Become the Gaussian policy of an rsl_rl PPO actor's state dict: same action for the same noise."""
-        own = self.state_dict()
-        missing = [key for key in own if key not in state and key != "noise_std"]
-        if "distribution.log_std_param" in state:
-            std = state["distribution.log_std_param"].exp()
-        elif "distribution.std_param" in state:
-            std = state["distribution.std_param"].clamp_min(1e-6)
-        else:
-            raise ConfigError("init_from: the checkpoint's actor is no Gaussian policy with one std per action")
-        normalizes = any(key.startswith("obs_normalizer.") for key in state)
-        if missing or normalizes != self.obs_normalization:
-            raise ConfigError(
-                f"init_from: the checkpoint's actor has {', '.join(state)}, this one needs "
-                f"{', '.join(missing) or 'no obs_normalizer'}; give the actor the same layers and obs_normalization"
-            )
-        new = {key: state[key] for key in own if key != "noise_std"} | {"noise_std": std}
-        first = new["mlp.0.weight"]
-        new["mlp.0.weight"] = torch.cat([first, first.new_zeros(first.shape[0], self.noise_dim)], dim=1)
-        for key, tensor in new.items():
-            if tensor.shape != own[key].shape:
-                raise ConfigError(
-                    f"init_from: {key} is {tuple(state.get(key, tensor).shape)} in the checkpoint but this actor's "
-                    f"is {tuple(own[key].shape)} (with {self.noise_dim} noise inputs); match task and hidden_dims"
-                )
-        self.load_state_dict(new)
-        self.measured_spread.copy_(std)
 
     def as_jit(self) -> nn.Module:
         """The policy as deployed, raw observations `[B, O]` -> actions, ready for `torch.jit.script`."""

@@ -8,7 +8,6 @@ critic to all samples (PPO's value loss). No likelihood, no ratio, no KL diverge
 from __future__ import annotations
 
 import copy
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,12 +20,14 @@ from torch import Tensor, nn
 
 from podpo import drift
 from podpo.actor import OneStepActor
-from podpo.config import ConfigError, PODPOConfig
-from podpo.ppo_config import read_actor, read_algorithm, read_critic
+from podpo.config import PODPOConfig
+from podpo.ppo_config import read_ppo_file
 from podpo.ranks import Ranks
 from podpo.returns import gae, next_state_values, standardize, value_loss
 from podpo.samples import Samples, flatten_rollout, minibatches
 from podpo.step_size import Probe, StepSize, exploration_std
+from podpo.validation import ConfigError
+from podpo.warm_start import start_from
 
 
 class PODPO:
@@ -86,7 +87,7 @@ class PODPO:
         self.transition.dones = dones
         self.storage.add_transition(self.transition)
         self.transition.clear()
-        time_outs = extras.get("time_outs", torch.zeros_like(rewards)).to(self.device)
+        time_outs = extras.get("time_outs", torch.zeros_like(rewards)).to(self.device).bool() & dones.bool()
         self.time_outs[step] = time_outs
         if self.config.exact_time_outs and "final_obs" in extras:
             self._value_final_obs(extras["final_obs"], time_outs, step)
@@ -159,7 +160,7 @@ class PODPO:
         self.optimizer.zero_grad()
         loss.backward()
         self.reduce_parameters()
-        actor_norm = nn.utils.clip_grad_norm_(self.actor.parameters(), float("inf"))
+        actor_norm = nn.utils.get_total_norm([p.grad for p in self.actor.parameters() if p.grad is not None])
         critic_norm = nn.utils.clip_grad_norm_(self.critic.parameters(), self.config.max_grad_norm)
         self.optimizer.step()
         return actor_norm, critic_norm
@@ -216,7 +217,7 @@ class PODPO:
         models = (self.actor, self.critic)
         for model in models:
             model.update_normalization(obs)
-        # rsl_rl syncs normalisers from 5.5 on only.
+        # rsl_rl pools the ranks' observations from 5.5 on only; before, all ranks take over the first one's.
         self.ranks.broadcast(model.obs_normalizer for model in models)
 
     @torch.no_grad()
@@ -235,35 +236,13 @@ class PODPO:
         """Build PODPO from an rsl_rl config, in which only `algorithm.class_name` need differ from PPO's."""
         cfg["algorithm"].setdefault("rnd_cfg", None)  # the runner up to 5.4 reads it without asking
         cfg["obs_groups"] = resolve_obs_groups(obs, cfg.get("obs_groups", {}), ["actor", "critic"])
-        section = dict(cfg["algorithm"])
-        if section.get("decay_iterations") is None:
-            section["decay_iterations"] = cfg.get("max_iterations")
-        config = read_algorithm(section)
-        actor_class, actor_cfg = read_actor(cfg["actor"])
-        critic_class, critic_cfg = read_critic(cfg["critic"])
-        actor = actor_class(obs, cfg["obs_groups"], "actor", env.num_actions, **actor_cfg)
-        critic = critic_class(obs, cfg["obs_groups"], "critic", 1, **critic_cfg)
-        storage = RolloutStorage("rl", env.num_envs, cfg["num_steps_per_env"], obs, [env.num_actions], device)
-        algorithm = cls(actor, critic, storage, config, device, cfg.get("multi_gpu"))
+        config, build_actor, build_critic = read_ppo_file(cfg)
+        actor = build_actor(obs, cfg["obs_groups"], "actor", env.num_actions)
+        critic = build_critic(obs, cfg["obs_groups"], "critic", 1)
         if config.init_from:
-            algorithm.start_from(config.init_from)
-        return algorithm
-
-    def start_from(self, path: str | Path) -> None:
-        """Take over the Gaussian policy and the critic of an rsl_rl PPO checkpoint."""
-        if not Path(path).is_file():
-            raise ConfigError(f"init_from = {str(path)!r} cannot work: there is no such file.")
-        checkpoint = torch.load(path, map_location=self.device, weights_only=True)
-        checkpoint = checkpoint.get("algorithm", checkpoint)
-        if "actor_state_dict" not in checkpoint:
-            raise ConfigError(f"init_from = {str(path)!r} cannot work: it is no checkpoint of rsl_rl 5's PPO.")
-        self.actor.load_gaussian(checkpoint["actor_state_dict"])
-        try:
-            self.critic.load_state_dict(checkpoint["critic_state_dict"])
-        except RuntimeError as error:
-            raise ConfigError(f"init_from: give the critic the layers it has in the checkpoint. {error}") from None
-        if self.averaged_actor is not None:
-            self.averaged_actor.load_state_dict(self.actor.state_dict())
+            start_from(config.init_from, actor, critic)
+        storage = RolloutStorage("rl", env.num_envs, cfg["num_steps_per_env"], obs, [env.num_actions], device)
+        return cls(actor, critic, storage, config, device, cfg.get("multi_gpu"))
 
     def save(self) -> dict[str, Any]:
         """Everything that training needs to go on."""

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from podpo.config import ConfigError
 from podpo.run_folder import write_atomically
+from podpo.validation import ConfigError
 
 
 def write_checkpoint(path: Path, state: dict[str, Any]) -> None:
@@ -34,21 +34,21 @@ def read_checkpoint(path: Path, device: str) -> dict[str, Any]:
     return state
 
 
-def random_state() -> dict[str, Any]:
-    """State of every global random generator."""
+def random_state(device: str) -> dict[str, Any]:
+    """State of every global random generator that a run on `device` draws from."""
     name, keys, *rest = np.random.get_state()
     return {
         "torch": torch.get_rng_state(),
-        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+        "device": torch.cuda.get_rng_state(device) if torch.device(device).type == "cuda" else None,
         "numpy": [name, torch.from_numpy(np.asarray(keys).astype(np.int64)), *rest],
         "python": random.getstate(),
     }
 
 
-def set_random_state(state: dict[str, Any]) -> None:
+def set_random_state(state: dict[str, Any], device: str) -> None:
     torch.set_rng_state(state["torch"].cpu())
-    if state["cuda"] and torch.cuda.is_available():
-        torch.cuda.set_rng_state_all([s.cpu() for s in state["cuda"]])
+    if state["device"] is not None and torch.device(device).type == "cuda":
+        torch.cuda.set_rng_state(state["device"].cpu(), device)
     name, keys, *rest = state["numpy"]
     np.random.set_state((name, keys.cpu().numpy().astype(np.uint32), *rest))
     version, words, gauss = state["python"]

@@ -17,9 +17,10 @@ import tyro
 from tyro.conf import Positional, arg, subcommand
 
 from podpo import __version__
-from podpo.config import AlgorithmName, ConfigError, Deployment, RunConfig, near_and_known, require
+from podpo.config import AlgorithmName, Deployment, RunConfig
 from podpo.presets import DEFAULT_TASK, preset
 from podpo.run_folder import find_run
+from podpo.validation import ConfigError, near_and_known, require
 
 DESCRIPTION = "Train robots with one-step generative policies."
 INTERRUPTED = 130
@@ -217,8 +218,7 @@ def _as_train(config: RunConfig, resume: str | None) -> Train:
 
 def _value_of(flag: str, arguments: list[str]) -> str | None:
     for position, argument in enumerate(arguments):
-        if argument == flag and position + 1 < len(arguments):
-            return arguments[position + 1]
-        if argument.startswith(flag + "="):
-            return argument.partition("=")[2]
+        name, equals, value = argument.partition("=")
+        if name.replace("_", "-") == flag:  # the parser takes either
+            return value if equals else next(iter(arguments[position + 1 :]), None)
     return None

@@ -11,12 +11,13 @@ import torch
 from rich.console import Console
 from rich.table import Column, Table
 
-from podpo.config import ConfigError, RunConfig
+from podpo.config import RunConfig
 from podpo.evaluation import AGENTS, Policy, deployed, evaluate, load_policy, make_evaluation_task
 from podpo.presets import DEFAULT_TASK, preset
 from podpo.run_folder import create_run, discard_run, find_run, write_records
 from podpo.tasks import make_task
 from podpo.training import Training, check_resumed, write_summary
+from podpo.validation import ConfigError
 
 if TYPE_CHECKING:
     from podpo.cli import Eval, Export, Play, Plot
@@ -62,7 +63,7 @@ def evaluate_policy(asked: Eval) -> int:
     """Print what a policy or an agent earns."""
     policy, config = _policy_and_config(asked)
     seed = config.seed if asked.seed is None else asked.seed
-    task = make_evaluation_task(replace(config, seed=seed), asked.episodes, "cpu")
+    task = make_evaluation_task(replace(config, seed=seed), asked.episodes, "cpu", within="command")
     torch.manual_seed(seed)
     result = evaluate(policy or AGENTS[asked.policy](task), task)
     if asked.json:
@@ -96,10 +97,11 @@ def export(asked: Export) -> int:
 
     folder, checkpoint = find_run(asked.run_name, asked.log_root)
     config = folder.read_config()
-    model = load_policy(config, folder.best if asked.best else checkpoint)
-    difference = export_policy(model, asked.out, asked.noise, config)
+    checkpoint = folder.best if asked.best else checkpoint
+    model = load_policy(config, checkpoint)
+    difference = export_policy(model, asked.out, asked.noise, config, run=str(checkpoint))
     Console().print(
-        f"{asked.out} (largest difference from the original: {difference:.1e})", soft_wrap=True, highlight=False
+        f"{asked.out} (largest difference from the policy: {difference:.1e})", soft_wrap=True, highlight=False
     )
     return 0
 

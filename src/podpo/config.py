@@ -5,12 +5,11 @@ Importing this module imports no torch, so that `podpo --help` answers at once.
 
 from __future__ import annotations
 
-import difflib
-import types
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
-from functools import cache
-from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from collections.abc import Collection
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
+
+from podpo.validation import ConfigError, require, require_known_choices
 
 Scale = Literal["batch", "observation"] | float
 Normalize = Literal["none", "per-temperature"]
@@ -23,46 +22,6 @@ Optimizer = Literal["adam", "adamw", "sgd", "rmsprop"]
 Activation = Literal[
     "elu", "selu", "relu", "crelu", "lrelu", "tanh", "sigmoid", "softplus", "gelu", "swish", "mish", "identity"
 ]
-
-ConfigT = TypeVar("ConfigT")
-
-
-class ConfigError(Exception):
-    """A setting that cannot work; the message names the field, the value and the fix."""
-
-
-def require(condition: bool, name: str, value: object, fix: str) -> None:
-    """Refuse `value` for the field `name` unless `condition` holds."""
-    if not condition:
-        raise ConfigError(f"{name} = {value!r} cannot work: {fix}.")
-
-
-def near_and_known(name: str, known: Iterable[str]) -> str:
-    """The end of an error message about an unknown name: the nearest known ones, then all."""
-    names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=2, cutoff=0.5)
-    did_you_mean = f"did you mean {' or '.join(repr(n) for n in near)}? " if near else ""
-    return f"{did_you_mean}Known: {', '.join(names)}"
-
-
-def require_known_choices(config: object, where: str = "") -> None:
-    """Refuse a word that is not among the choices of its field."""
-    for name, choices in _choices(type(config)).items():
-        value = getattr(config, name)
-        require(
-            not isinstance(value, str) or value in choices, where + name, value, near_and_known(str(value), choices)
-        )
-
-
-@cache
-def _choices(cls: type[Any]) -> dict[str, tuple[str, ...]]:
-    """The words that each field of a config dataclass admits, for those that admit words of a list only."""
-    found: dict[str, tuple[str, ...]] = {}
-    for name, hint in get_type_hints(cls).items():
-        literals = [h for h in (hint, *get_args(hint)) if get_origin(h) is Literal]
-        if literals:
-            found[name] = tuple(word for literal in literals for word in get_args(literal))
-    return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,7 +126,8 @@ class PODPOConfig(OnPolicyConfig):
     mask_self: bool = True
     """A candidate does not repel itself. Without the mask the spread collapses."""
     pool_size: int = 1
-    """Observations that share one contrastive set: 1 isolates each (the paper); many is global drifting."""
+    """Observations that share one contrastive set: 1 isolates each (the paper); many is global drifting, whose
+    memory grows with the square of pool_size * num_candidates."""
     drift_rms: float | None = None
     """Rescale V to this root mean square in every minibatch (to compare numbers of candidates fairly)."""
     over_actions: Literal["sum", "mean"] = "sum"
@@ -281,7 +241,7 @@ class RunConfig:
     seed: int = 1
     """Seed of weights, noise and task."""
     device: str = "auto"
-    """cpu, cuda, cuda:1, ...; `auto` takes a GPU where the task gains from it and one is there."""
+    """cpu, cuda, cuda:1, ...; `auto` is what suits the task: the CPU for tasks without a simulator."""
     checkpoint_interval: int = 25
     """Iterations between checkpoints."""
     eval_interval: int = 25
@@ -313,28 +273,3 @@ class RunConfig:
             self.algorithm.num_mini_batches,
             f"a rollout has only {samples} samples",
         )
-
-
-def from_dict(cls: type[ConfigT], record: Mapping[str, Any], where: str = "") -> ConfigT:
-    """Build a config dataclass from plain data (JSON or a user's dict), naming any key it does not know."""
-    hints = get_type_hints(cls)
-    known = {f.name: f for f in fields(cls)}  # pyright: ignore[reportArgumentType]
-    for key in record:
-        if key not in known:
-            raise ConfigError(f"unknown setting {where + key!r}: {near_and_known(key, known)}")
-    values = {key: _restore(value, hints[key], where + key + ".") for key, value in record.items()}
-    missing = [n for n, f in known.items() if n not in values and f.default is f.default_factory is MISSING]
-    if missing:
-        raise ConfigError(f"missing setting: {', '.join(where + n for n in missing)}")
-    return cls(**values)
-
-
-def _restore(value: Any, hint: Any, where: str) -> Any:
-    if is_dataclass(hint) and isinstance(value, Mapping):
-        return from_dict(cast(type[Any], hint), cast(Mapping[str, Any], value), where)
-    if get_origin(hint) in (Union, types.UnionType):
-        inner = [h for h in get_args(hint) if get_origin(h) is tuple]
-        return _restore(value, inner[0], where) if inner and isinstance(value, list) else value  # pyright: ignore[reportUnknownVariableType]
-    if get_origin(hint) is tuple and isinstance(value, list):
-        return tuple(cast(list[Any], value))
-    return value

@@ -13,7 +13,8 @@ from rsl_rl.env import VecEnv
 
 from podpo.algorithm import PODPO
 from podpo.baselines.ppo import gaussian_actor, ppo_section
-from podpo.config import ConfigError, PODPOConfig, RunConfig
+from podpo.config import PODPOConfig, RunConfig
+from podpo.validation import ConfigError
 
 if TYPE_CHECKING:
     Algorithm = PODPO | PPO
@@ -31,7 +32,6 @@ def host_config(config: RunConfig) -> dict[str, Any]:
     return {
         "num_steps_per_env": config.num_steps_per_env,
         "max_iterations": config.max_iterations,
-        "save_interval": config.checkpoint_interval,
         "obs_groups": {"actor": ["policy"], "critic": ["policy"]},
         "multi_gpu": None,
         "algorithm": section | {"rnd_cfg": None},

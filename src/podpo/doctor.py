@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import platform
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, requires, version
 
 from rich.console import Console
 from rich.markup import escape
@@ -28,7 +29,7 @@ class Finding:
 
 def examine() -> int:
     """Print the report; 1 if something is missing that podpo cannot do without."""
-    findings = [check() for check in CHECKS]
+    findings = [finding for check in CHECKS for finding in check()]
     table = Table(box=None, pad_edge=False)
     for title in ("", "found", "to mend it"):
         table.add_column(title, overflow="fold")
@@ -39,57 +40,70 @@ def examine() -> int:
     return int(any(f.remedy and f.needed for f in findings))
 
 
-def check_python() -> Finding:
+def check_python() -> list[Finding]:
     supported = (3, 11) <= sys.version_info[:2] <= (3, 13)
-    return Finding("python", platform.python_version(), "" if supported else "use Python 3.11, 3.12 or 3.13")
+    return [Finding("python", platform.python_version(), "" if supported else "use Python 3.11, 3.12 or 3.13")]
 
 
-def check_package(name: str, needed: bool = True, remedy: str = "") -> Finding:
+def check_package(name: str, remedy: str, only_for: str = "") -> Finding:
+    needed = not only_for
     try:
         return Finding(name, version(name), needed=needed)
     except PackageNotFoundError:
-        return Finding(name, "missing", remedy or f"pip install {name}", needed)
+        return Finding(name, "missing" if needed else f"missing, only for {only_for}", remedy, needed)
 
 
-def check_rsl_rl() -> Finding:
-    found = check_package("rsl-rl-lib", remedy="pip install 'rsl-rl-lib>=5.0.1,<6'")
-    if found.remedy or (5, 0, 1) <= tuple(int(part) for part in found.state.split(".")[:3]) < (6,):
-        return found
-    return Finding(found.subject, found.state, "pip install 'rsl-rl-lib>=5.0.1,<6'")
+def check_requirements() -> list[Finding]:
+    """Every package of the light core, each with the versions that pyproject.toml asks for."""
+    needed = [line for line in requires("podpo") or [] if ";" not in line]
+    return [check_package(re.split(r"[<>=!~\[ ]", line)[0], f"pip install '{line}'") for line in sorted(needed)]
 
 
-def check_gpu() -> Finding:
-    import torch
+def check_rsl_rl() -> list[Finding]:
+    """rsl_rl once more, by its version: a simulator's own packages may have brought another one."""
+    remedy = "pip install 'rsl-rl-lib>=5.0.1,<6'"
+    found = check_package("rsl-rl-lib", remedy)
+    numbers = tuple(int(number) for number in re.findall(r"\d+", found.state)[:3])
+    if found.remedy or (5, 0, 1) <= numbers < (6,):
+        return []
+    return [Finding("rsl-rl-lib", f"{found.state} is not supported", remedy)]
 
+
+def check_gpu() -> list[Finding]:
+    try:
+        import torch
+    except ImportError:
+        return []  # named among the requirements
     if torch.cuda.is_available():
-        return Finding("GPU", f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}")
-    return Finding("GPU", "none: the toy tasks need none")
+        return [Finding("GPU", f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}")]
+    return [Finding("GPU", "none: the toy tasks need none")]
 
 
-def check_genesis() -> Finding:
-    return check_package("genesis-world", needed=False, remedy="pip install 'podpo[genesis]'")
-
-
-def check_genesis_libraries() -> Finding:
+def check_graphics_libraries() -> list[Finding]:
     missing = missing_libraries()
-    if not missing:
-        return Finding("graphics libraries", "all there", needed=False)
-    return Finding("graphics libraries", f"missing {', '.join(missing)}", REMEDY, needed=False)
+    state = f"missing {', '.join(missing)}" if missing else "all there"
+    return [Finding("graphics libraries", state, REMEDY if missing else "", needed=False)]
 
 
-def check_extra(name: str, purpose: str) -> Callable[[], Finding]:
-    return lambda: check_package(name, needed=False, remedy=f"pip install 'podpo[{name}]'  ({purpose})")
+def check_extras() -> list[Finding]:
+    return [check_package(*extra) for extra in EXTRAS]
 
 
-CHECKS: tuple[Callable[[], Finding], ...] = (
+EXTRAS = (
+    ("genesis-world", "pip install 'podpo[genesis]'", "tasks in the Genesis simulator"),
+    ("example-robot-data", "pip install 'podpo[g1]'", "the model of the G1 robot"),
+    ("envpool", "pip install 'podpo[envpool]'", "fast environments on a CPU"),
+    ("wandb", "pip install 'podpo[wandb]'", "--logger wandb"),
+    ("ray", "pip install 'podpo[ray]'", "sweeps over several machines"),
+    ("imageio-ffmpeg", "pip install imageio-ffmpeg", "films as .mp4"),
+)
+"""Package, the line that installs it, and what needs it."""
+
+CHECKS: tuple[Callable[[], list[Finding]], ...] = (
     check_python,
-    lambda: check_package("torch"),
+    check_requirements,
     check_rsl_rl,
-    lambda: check_package("onnxruntime"),
-    lambda: check_package("tensorboard"),
     check_gpu,
-    check_genesis,
-    check_genesis_libraries,
-    check_extra("wandb", "only for --logger wandb"),
-    lambda: check_package("imageio-ffmpeg", needed=False, remedy="pip install imageio-ffmpeg  (only for .mp4 films)"),
+    check_extras,
+    check_graphics_libraries,
 )

@@ -21,8 +21,9 @@ from podpo.tasks.toy import ToyTask, mode_coverage
 
 Policy = Callable[[TensorDict], Tensor]
 
-EVAL_SEED_OFFSET = 1_000_003
-"""Evaluation episodes are never those of training."""
+SEED_OFFSETS = {"training": 1_000_003, "command": 2_000_003}
+"""Evaluation episodes are never those that a policy was trained on, nor those of `podpo eval` the ones by which
+training chose its best checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,8 @@ def evaluate(policy: Policy, task: ToyTask) -> Evaluation:
         total += rewards * running
         length += running
         ending = running & dones.bool()
-        failed |= ending & ~extras["time_outs"].bool() & ~torch.tensor(task.ends_for_good, device=task.device)
+        if not task.ends_for_good:
+            failed |= ending & ~extras["time_outs"].bool()
         if task.num_modes:
             mode = torch.where(ending, extras["mode"], mode)
             context = torch.where(ending, extras["context"], context)
@@ -96,9 +98,9 @@ AGENTS: dict[str, Callable[[ToyTask], Policy]] = {"zero": zero_agent, "random": 
 """Policies that need no training."""
 
 
-def make_evaluation_task(config: RunConfig, episodes: int, device: str) -> ToyTask:
-    """Fresh environments, one per episode, with a seed that training never uses."""
-    return make_task(config.task, num_envs=episodes, seed=config.seed + EVAL_SEED_OFFSET, device=device)
+def make_evaluation_task(config: RunConfig, episodes: int, device: str, within: str = "training") -> ToyTask:
+    """Fresh environments, one per episode, with a seed that rollouts never use."""
+    return make_task(config.task, num_envs=episodes, seed=config.seed + SEED_OFFSETS[within], device=device)
 
 
 def load_policy(config: RunConfig, checkpoint: Path, device: str = "cpu") -> MLPModel:

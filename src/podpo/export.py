@@ -1,6 +1,6 @@
 """A trained policy as one file, for a robot or a program without podpo: ONNX, TorchScript, or its weights alone.
 
-The file is checked against the original on random observations before it is put in its place.
+The file is checked against the policy, as it trained, on random observations before it is put in its place.
 """
 
 from __future__ import annotations
@@ -18,12 +18,16 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from rsl_rl.models import MLPModel
+from tensordict import TensorDict
 from torch import Tensor, nn
 
+from podpo import __version__
 from podpo.actor import OneStepActor, StochasticActor
-from podpo.config import ConfigError, RunConfig, require
+from podpo.config import RunConfig
 from podpo.run_folder import write_atomically
 from podpo.tasks import make_task
+from podpo.tasks.toy import ToyTask
+from podpo.validation import ConfigError, require
 
 OPSET = 18
 NUM_CHECKED = 64
@@ -33,19 +37,21 @@ TOLERANCE = 1e-4
 ExportedNoise = Literal["zero", "mean", "input"]
 
 
-def export_policy(model: MLPModel, out: Path, noise: ExportedNoise, config: RunConfig) -> float:
-    """Write `model` to `out` (.onnx, .pt or .safetensors) and return how far its actions are from the original's.
+def export_policy(model: MLPModel, out: Path, noise: ExportedNoise, config: RunConfig, run: str = "") -> float:
+    """Write `model` to `out` (.onnx, .pt or .safetensors) and return how far the file's actions are from the model's.
 
     Inputs are `obs` `[batch, O]`, raw, and with noise = "input" also `noise` `[batch, Z]`; the output is
-    `actions` `[batch, D]`.
+    `actions` `[batch, D]`. `run` says in the file's metadata where the policy comes from.
     """
     require(out.suffix in WRITERS, "out", str(out), f"end the name in one of {', '.join(WRITERS)}")
-    module = exportable(model, noise).cpu().eval()
-    metadata = describe(module, noise, config)
+    model = model.cpu().eval()
+    module = exportable(model, noise).eval()
+    task = make_task(config.task, NUM_CHECKED, config.seed)
+    metadata = {"run": run} | describe(module, noise, config, task)
     with tempfile.TemporaryDirectory() as folder:
         temporary = Path(folder) / out.name
-        run = WRITERS[out.suffix](module, temporary, metadata)
-        difference = largest_difference(module, run)
+        exported = WRITERS[out.suffix](module, temporary, metadata)
+        difference = largest_difference(model, noise, task.get_observations(), exported)
         if not difference <= TOLERANCE:
             raise ConfigError(f"{out} was not written: its actions differ from the policy's by {difference:.1e}.")
         write_atomically(out, lambda file: file.write(temporary.read_bytes()))
@@ -66,11 +72,10 @@ def exportable(model: MLPModel, noise: ExportedNoise) -> nn.Module:
         model.deployment = before
 
 
-def describe(module: nn.Module, noise: ExportedNoise, config: RunConfig) -> dict[str, Any]:
+def describe(module: nn.Module, noise: ExportedNoise, config: RunConfig, task: ToyTask) -> dict[str, Any]:
     """What a user of the file needs to know: inputs, task, and the robot's joints and gains where it has any."""
-    task = make_task(config.task, num_envs=1, seed=config.seed)
     return {
-        "producer": "podpo",
+        "producer": f"podpo {__version__}",
         "task": config.task,
         "algorithm": config.algorithm.name,
         "noise": noise,
@@ -82,14 +87,24 @@ def describe(module: nn.Module, noise: ExportedNoise, config: RunConfig) -> dict
     }
 
 
-def largest_difference(module: nn.Module, run: Callable[..., np.ndarray]) -> float:
-    """Largest difference of actions on random inputs, relative where actions are large."""
-    generator = torch.Generator().manual_seed(0)
-    shapes = [dummy.shape[1] for dummy in module.get_dummy_inputs()]  # pyright: ignore[reportCallIssue, reportGeneralTypeIssues]
-    inputs = [torch.randn(NUM_CHECKED, size, generator=generator) for size in shapes]
-    with torch.inference_mode():
-        expected = module(*inputs).numpy()
-    return float(np.abs(expected - run(*inputs)).max() / max(np.abs(expected).max(), 1.0))
+@torch.inference_mode()
+def largest_difference(
+    model: MLPModel, noise: ExportedNoise, obs: TensorDict, exported: Callable[..., np.ndarray]
+) -> float:
+    """Largest difference from what the model itself does at random observations shaped like `obs`, relative where
+    actions are large."""
+    dice = torch.Generator().manual_seed(0)
+    for group in obs.keys():  # noqa: SIM118  a TensorDict iterates over its batch
+        obs[group] = torch.randn(obs[group].shape, generator=dice)
+    inputs = [torch.cat([obs[group] for group in model.obs_groups], dim=-1)]
+    if not isinstance(model, OneStepActor):
+        expected = model(obs)
+    elif noise == "input":
+        inputs.append(torch.randn(len(obs), model.noise_dim, generator=dice))
+        expected = model.generate(model.get_latent(obs), inputs[1])
+    else:
+        expected = model.deploy(obs, noise)
+    return float(np.abs(expected.numpy() - exported(*inputs)).max() / expected.abs().max().clamp_min(1.0))
 
 
 def write_onnx(module: nn.Module, path: Path, metadata: dict[str, Any]) -> Callable[..., np.ndarray]:

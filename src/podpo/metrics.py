@@ -9,8 +9,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
-from podpo.config import ConfigError, RunConfig
+from podpo.config import RunConfig
 from podpo.run_folder import RunFolder, write_atomically
+from podpo.validation import ConfigError
 
 
 class ScalarWriter(Protocol):
@@ -30,26 +31,28 @@ class CsvTable:
         self._rewrite([row for row in rows if int(row["iteration"]) <= keep_until_iteration])
 
     def append(self, row: Mapping[str, Any]) -> None:
-        if row.keys() <= set(self._columns):
+        if row.keys() <= set(self._writer.fieldnames):
             self._writer.writerow(row)
             self._file.flush()
         else:
-            self.close()
+            before = self._file
             self._rewrite([*read_table(self.path), row])
+            before.close()
 
     def close(self) -> None:
         self._file.close()
 
     def _rewrite(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        self._columns = list(dict.fromkeys(name for row in rows for name in row))
+        """Replace the file; where that fails, the old one stays in use."""
+        columns = list(dict.fromkeys(name for row in rows for name in row))
         text = io.StringIO(newline="")
-        writer = csv.DictWriter(text, self._columns, restval="")
+        writer = csv.DictWriter(text, columns, restval="")
         if rows:
             writer.writeheader()
             writer.writerows(rows)
         write_atomically(self.path, lambda file: file.write(text.getvalue().encode()))
         self._file = self.path.open("a", newline="")
-        self._writer = csv.DictWriter(self._file, self._columns, restval="")
+        self._writer = csv.DictWriter(self._file, columns, restval="")
 
 
 def read_table(path: Path) -> list[dict[str, str]]:

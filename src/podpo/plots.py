@@ -13,9 +13,9 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from podpo.config import ConfigError, require
 from podpo.metrics import read_table
 from podpo.run_folder import RunFolder
+from podpo.validation import ConfigError, require
 
 PICTURES = (".png", ".pdf", ".svg", ".jpg")
 

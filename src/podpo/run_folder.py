@@ -27,7 +27,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from podpo.config import ConfigError, RunConfig, from_dict
+from podpo.config import RunConfig
+from podpo.validation import ConfigError, from_dict
 
 SOURCES = ("src", "pyproject.toml", "benchmarks/*.py")
 """What a result depends on; with uncommitted changes in it, a commit does not tell what ran."""

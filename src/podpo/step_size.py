@@ -7,7 +7,8 @@ from tensordict import TensorDict
 from torch import Tensor
 
 from podpo.actor import OneStepActor
-from podpo.config import PODPOConfig, require
+from podpo.config import PODPOConfig
+from podpo.validation import require
 
 NUM_PROBES = 1024
 """Samples on which displacement is measured."""

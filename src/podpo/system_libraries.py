@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import platform
 
-DEBIAN_PACKAGES = {"libGL.so.1": "libgl1", "libEGL.so.1": "libegl1", "libEGL_mesa.so.0": "libegl-mesa0"}
+LIBRARIES = ("libGL.so.1", "libEGL.so.1", "libEGL_mesa.so.0")
 REMEDY = "apt-get install -y libgl1 libegl1 libegl-mesa0 libgl1-mesa-dri"
 
 
@@ -13,7 +13,7 @@ def missing_libraries() -> list[str]:
     """Libraries that Genesis needs and this system does not have (Linux only)."""
     if platform.system() != "Linux":
         return []
-    return [library for library in DEBIAN_PACKAGES if not _can_load(library)]
+    return [library for library in LIBRARIES if not _can_load(library)]
 
 
 def _can_load(library: str) -> bool:

@@ -13,8 +13,10 @@ from typing import Any
 
 import torch
 from rich.console import Console
+from rsl_rl.algorithms import PPO
 from torch import Tensor
 
+from podpo.baselines.ppo import restore_step_size
 from podpo.checkpoint import (
     random_state,
     read_checkpoint,
@@ -22,13 +24,14 @@ from podpo.checkpoint import (
     set_random_state,
     write_checkpoint,
 )
-from podpo.config import ConfigError, Deployment, RunConfig
+from podpo.config import Deployment, RunConfig
 from podpo.construction import build_algorithm, resolve_device
 from podpo.evaluation import Evaluation, deployed, evaluate, make_evaluation_task
 from podpo.metrics import Metrics, check_logger
 from podpo.progress import ProgressDisplay
 from podpo.run_folder import RunFolder, write_json
 from podpo.tasks import make_task
+from podpo.validation import ConfigError
 
 EPISODES_REMEMBERED = 100
 """Finished episodes in the running mean of the training return, as in rsl_rl."""
@@ -39,14 +42,21 @@ class Episodes:
     """Return and length of the episodes that training finishes."""
 
     def __init__(self, num_envs: int, device: str) -> None:
-        self.running = torch.zeros(2, num_envs, device=device)
+        self.running = torch.zeros(num_envs, 2, device=device)
         self.finished: deque[tuple[float, float]] = deque(maxlen=EPISODES_REMEMBERED)
+        self._unread: list[tuple[Tensor, Tensor]] = []
 
     def add(self, rewards: Tensor, dones: Tensor) -> None:
-        self.running += torch.stack([rewards, torch.ones_like(rewards)])
+        self.running = self.running + torch.stack([rewards, torch.ones_like(rewards)], dim=1)
         ended = dones.bool()
-        self.finished.extend((r, n) for r, n in self.running[:, ended].T.tolist())
-        self.running[:, ended] = 0
+        self._unread.append((self.running, ended))
+        self.running = torch.where(ended.unsqueeze(1), 0.0, self.running)
+
+    def read(self) -> None:
+        """Take note of the episodes that ended; once per rollout, since a GPU must be waited for."""
+        totals, ended = (torch.stack(steps) for steps in zip(*self._unread, strict=True))
+        self.finished.extend((r, n) for r, n in totals[ended].tolist())
+        self._unread.clear()
 
     def means(self) -> dict[str, float]:
         if not self.finished:
@@ -123,6 +133,7 @@ class Training:
                 for name, value in extras.get("log", {}).items():
                     if not name.startswith("Drift/"):
                         task_metrics.setdefault(name, []).append(torch.as_tensor(value, dtype=torch.float))
+            self.episodes.read()
             collected = time.perf_counter()
             algorithm.compute_returns(obs)
         losses = algorithm.update()
@@ -147,7 +158,7 @@ class Training:
 
     def _evaluate(self, metrics: Metrics, display: ProgressDisplay) -> dict[str, Evaluation]:
         """Evaluate without touching training's random numbers; keeps the best state by noise-free return."""
-        with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        with torch.random.fork_rng(devices=[self.device] if self.device.startswith("cuda") else []):
             torch.manual_seed(self.config.seed)
             task = make_evaluation_task(self.config, self.config.eval_episodes, self.device)
             policy = self.algorithm.get_policy()
@@ -169,9 +180,8 @@ class Training:
             metrics.log_evaluation(row)
         best = results["zero"].return_mean
         if best > self.best_return:
-            self.best_return = best
             with self._going_on_without_disk(display):
-                self.save(self.folder.best)
+                self._save_best(best)
         display.say(
             f"  evaluation at iteration {self.iteration}: return {best:.2f} without noise, "
             f"{results['sample'].return_mean:.2f} sampled"
@@ -193,18 +203,24 @@ class Training:
                 "episodes_finished": list(self.episodes.finished),
             },
             "task": self.task.state_dict(),
-            "random": random_state(),
+            "random": random_state(self.device),
         }
         write_checkpoint(path, state)
+
+    def _save_best(self, best_return: float) -> None:
+        before, self.best_return = self.best_return, best_return
+        try:
+            self.save(self.folder.best)
+        except OSError:
+            self.best_return = before  # so that the next good evaluation tries again
+            raise
 
     def _load(self, path: Path) -> None:
         """Continue from a checkpoint: weights, optimisers, normalisers, counters, tasks and dice."""
         state = read_checkpoint(path, self.device)
         self.algorithm.load(state["algorithm"], None, True)
-        groups = self.algorithm.optimizer.param_groups
-        if self.config.algorithm.name == "ppo" and self.config.algorithm.ppo.schedule == "fixed":
-            groups[0]["lr"] = self.config.algorithm.learning_rate
-        self.algorithm.learning_rate = groups[0]["lr"]
+        if isinstance(self.algorithm, PPO):
+            restore_step_size(self.algorithm, self.config.algorithm)
         training = state["training"]
         self.iteration = training["iteration"]
         self.train_s = training["train_s"]
@@ -213,7 +229,7 @@ class Training:
         self.episodes.running = training["episodes_running"]
         self.episodes.finished.extend(tuple(pair) for pair in training["episodes_finished"])
         self.task.load_state_dict(state["task"])
-        set_random_state(state["random"])
+        set_random_state(state["random"], self.device)
 
     @contextmanager
     def _going_on_without_disk(self, display: ProgressDisplay) -> Iterator[None]:
@@ -233,7 +249,7 @@ class Training:
         return self.stop_signal is not None or (limit is not None and time.monotonic() - self._started >= limit)
 
     @contextmanager
-    def _signals(self) -> Any:
+    def _signals(self) -> Iterator[None]:
         """Ctrl-C and a polite kill end the run after the iteration, with a checkpoint; a second one at once."""
 
         def request_stop(number: int, frame: object) -> None:

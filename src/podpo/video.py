@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from podpo.config import ConfigError, require
 from podpo.evaluation import Policy
 from podpo.run_folder import write_atomically
 from podpo.tasks.toy import ToyTask
+from podpo.validation import ConfigError, require
 
 NUM_FILMED = 16
 """Environments in a film."""

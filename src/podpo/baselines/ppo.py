@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from podpo.config import ActorConfig, AlgorithmConfig, OnPolicyConfig
+
+if TYPE_CHECKING:
+    from rsl_rl.algorithms import PPO
 
 
 def ppo_section(config: AlgorithmConfig) -> dict[str, Any]:
@@ -23,3 +26,11 @@ def gaussian_actor(config: ActorConfig) -> dict[str, Any]:
         "obs_normalization": config.obs_normalization,
         "distribution_cfg": {"class_name": "GaussianDistribution", "init_std": config.noise_std},
     }
+
+
+def restore_step_size(algorithm: PPO, config: AlgorithmConfig) -> None:
+    """After a load: the step size that an adaptive schedule had reached, or the configuration's if it is fixed."""
+    groups = algorithm.optimizer.param_groups
+    if config.ppo.schedule == "fixed":
+        groups[0]["lr"] = config.learning_rate
+    algorithm.learning_rate = groups[0]["lr"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from podpo.config import ConfigError, near_and_known
 from podpo.system_libraries import REMEDY, missing_libraries
+from podpo.validation import ConfigError, near_and_known
 
 if TYPE_CHECKING:
     from podpo.tasks.toy import ToyTask
