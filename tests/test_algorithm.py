@@ -204,6 +204,47 @@ def test_every_option_trains(make_podpo: Any, options: dict[str, Any]) -> None:
     assert not torch.equal(before, after)
 
 
+STEEP = {"optimizer": "sgd", "learning_rate": 0.05, "max_grad_norm": 1e6, "clip_param": 1e-3}
+"""Adam and the clipped norm would hide a change of scale, small steps the clipped value loss."""
+
+
+@pytest.mark.parametrize(
+    ("network", "option"),
+    [
+        ("actor", {"num_candidates": 4}),
+        ("actor", {"temperatures": [0.5]}),
+        ("actor", {"beta": 0.2}),
+        ("actor", {"weighting": "tanh"}),
+        ("actor", {"scale": "observation"}),
+        ("actor", {"normalize": "per-temperature"}),
+        ("actor", {"affinity_floor": 1e-2}),
+        ("actor", {"mask_self": False}),
+        ("actor", {"pool_size": 4}),
+        ("actor", {"drift_rms": 0.5}),
+        ("actor", {"over_actions": "mean"}),
+        ("actor", {"average_over": "batch"}),
+        ("critic", {"value_loss_coef": 0.5}),
+        ("critic", {"use_clipped_value_loss": False}),
+        ("critic", {"max_grad_norm": 1e-3}),
+        ("critic", {"gamma": 0.5}),
+        ("critic", {"lam": 0.5}),
+    ],
+    ids=str,
+)
+def test_every_option_reaches_its_network(make_podpo: Any, network: str, option: dict[str, Any]) -> None:
+    """Two updates from the same seed that differ in the option alone."""
+
+    def updated(**options: Any) -> torch.Tensor:
+        algorithm, env = make_podpo(**(STEEP | options))
+        roll_out(algorithm, env)
+        torch.manual_seed(1)
+        algorithm.update()
+        return torch.cat([p.detach().flatten() for p in getattr(algorithm, network).parameters()])
+
+    assert torch.equal(updated(), updated())
+    assert not torch.equal(updated(), updated(**option))
+
+
 def test_drift_rms_sets_the_length_of_the_drift(make_podpo: Any) -> None:
     algorithm, env = make_podpo(drift_rms=0.25, weighting="none", num_mini_batches=1)
     roll_out(algorithm, env)

@@ -71,6 +71,14 @@ def test_eval_of_a_fixed_seed_repeats(trained: Path, capsys: pytest.CaptureFixtu
     assert printed[0] != printed[2]
 
 
+def test_eval_sees_other_episodes_than_those_that_chose_the_best(
+    trained: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chosen_by = json.loads((trained / "evaluation.json").read_text())["zero"]
+    assert main(["eval", "latest", "--episodes", str(chosen_by["episodes"]), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["return_mean"] != chosen_by["return_mean"]
+
+
 def test_an_agent_is_filmed(here: Path) -> None:
     assert main(["play", "random", "--task", "bandit", "--video", "film.gif"]) == 0
     with Image.open("film.gif") as film:
@@ -157,6 +165,7 @@ def test_latest_is_looked_for_where_it_was_put(here: Path, capsys: pytest.Captur
     assert main(["train", "bandit", "--log-root", "elsewhere", *TINY]) == 0
     assert main(["eval", "latest"]) == 2
     assert main(["eval", "latest", "--log-root", "elsewhere", "--json"]) == 0
+    assert main(["train", "--resume", "latest", "--log_root=elsewhere", "--max-iterations", "3"]) == 0
 
 
 def test_a_full_disk_is_named(

@@ -29,9 +29,24 @@ def build(rank: int, world_size: int, **algorithm: Any) -> tuple[PODPO, Any]:
     return algorithm_built, env
 
 
+def watch_gradients(algorithm: PODPO) -> dict[str, list[torch.Tensor]]:
+    """The critic's first gradients of each minibatch, as this rank found them and as they were applied."""
+    seen: dict[str, list[torch.Tensor]] = {"own": [], "applied": []}
+    average, weight = algorithm.ranks.average_gradients, next(algorithm.critic.parameters())
+
+    def averaged(parameters: Any) -> None:
+        seen["own"].append(torch.clone(weight.grad))  # pyright: ignore[reportArgumentType]
+        average(parameters)
+        seen["applied"].append(torch.clone(weight.grad))  # pyright: ignore[reportArgumentType]
+
+    algorithm.ranks.average_gradients = averaged
+    return seen
+
+
 def train_rank(rank: int, folder: str) -> None:
     dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=2)
     algorithm, env = build(rank, 2, step_size="adaptive", ema_decay=0.5)
+    gradients = watch_gradients(algorithm)
     advantages = []
     for iteration in range(3):
         roll_out(algorithm, env)
@@ -39,7 +54,10 @@ def train_rank(rank: int, folder: str) -> None:
         if rank == 1 and iteration == 1:
             algorithm.storage.advantages.fill_(-1.0)  # nothing that this rank did was good
         algorithm.update()
-    saved = algorithm.save() | {"advantages": advantages[0], "rate": algorithm.learning_rate}
+    positives = (advantages[0] > 0).sum().item()
+    saved = algorithm.save() | {"advantages": advantages[0], "rate": algorithm.learning_rate, "gradients": gradients}
+    saved |= {"displacement": algorithm.diagnostics["Drift/displacement"], "positives": positives}
+    saved |= {"count": algorithm._loss_count(torch.arange(positives), advantages[0])}
     torch.save(saved, f"{folder}/rank{rank}.pt")
     dist.destroy_process_group()
 
@@ -53,6 +71,15 @@ def test_ranks_agree_even_when_one_has_no_positive_sample(tmp_path: Path) -> Non
             assert torch.isfinite(value.float()).all()
             assert torch.equal(value, ranks[1][name][key]), f"{name} {key}"
     assert ranks[0]["rate"] == ranks[1]["rate"]
+    assert ranks[0]["displacement"] == ranks[1]["displacement"]
+    expected = (ranks[0]["positives"] + ranks[1]["positives"]) / 2 / 2  # ranks, minibatches
+    assert ranks[0]["positives"] != ranks[1]["positives"]
+    assert ranks[0]["count"] == ranks[1]["count"] == expected
+    own = torch.stack([torch.stack(r["gradients"]["own"]) for r in ranks])
+    for rank in ranks:
+        # Clipping, which follows, would show if the mean were not what is applied.
+        assert torch.allclose(torch.stack(rank["gradients"]["applied"]), own.mean(dim=0), atol=1e-6)
+    assert not torch.allclose(own[0], own[1])
     together = torch.cat([r["advantages"] for r in ranks])
     assert together.mean().abs() < 1e-5
     assert together.std().item() == pytest.approx(1.0, abs=1e-4)

@@ -50,6 +50,7 @@ def test_onnx_acts_like_the_policy(tmp_path: Path, noise: Any) -> None:
 
     metadata = {p.key: json.loads(p.value) for p in onnx.load(out).metadata_props}
     assert metadata["noise"] == noise
+    assert metadata["producer"].startswith("podpo ")
     assert metadata["task"] == "point-track"
     assert metadata["obs_dim"] == 48
     assert metadata["action_dim"] == len(metadata["action_names"]) == 12
@@ -96,6 +97,21 @@ def test_a_wrong_export_is_not_written(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(ConfigError, match=r"was not written: its actions differ from the policy's by 1\.0e-03"):
         export.export_policy(model, tmp_path / "policy.pt", "zero", config)
     assert not (tmp_path / "policy.pt").exists()
+
+
+def test_an_export_is_compared_with_the_policy_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The exported module is a second implementation; were it wrong, its file would agree with it all the same."""
+    model, config, _ = fresh_policy(tmp_path)
+    real = export.exportable
+
+    def forgets_the_skip(*arguments: Any) -> Any:
+        module: Any = real(*arguments)
+        module.skip = False
+        return module
+
+    monkeypatch.setattr(export, "exportable", forgets_the_skip)
+    with pytest.raises(ConfigError, match="was not written"):
+        export.export_policy(model, tmp_path / "policy.pt", "input", config)
 
 
 def test_exporting_leaves_the_policy_as_it_was(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from podpo.evaluation import deployed, evaluate, load_policy, make_evaluation_ta
 from podpo.metrics import CsvTable, read_table
 from podpo.run_folder import RunFolder, create_run, find_run, write_atomically
 from podpo.tasks import make_task
+from podpo.tasks.toy import PointTrack
 from podpo.training import Training, check_resumed
 from podpo.validation import ConfigError
 
@@ -121,6 +122,36 @@ def test_a_full_disk_does_not_end_training(tmp_path: Path, monkeypatch: pytest.M
     assert training.iteration == 4
     assert told.getvalue().count("No space left on device; training goes on") == 1, "once is enough"
     assert read_checkpoint(training.folder.last, "cpu")["training"]["iteration"] == 4
+
+
+def test_a_table_survives_a_disk_that_was_full_for_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The new column needs a new file, which cannot be written at first."""
+    table = CsvTable(tmp_path / "t.csv")
+    table.append({"iteration": 1})
+    with monkeypatch.context() as full:
+        full.setattr(os, "fsync", lambda handle: exec("raise OSError(28, 'No space left on device')"))
+        with pytest.raises(OSError, match="No space left"):
+            table.append({"iteration": 2, "return": 5.0})
+    table.append({"iteration": 3})
+    table.append({"iteration": 4, "return": 7.0})
+    table.close()
+    rows = read_table(tmp_path / "t.csv")
+    assert [(row["iteration"], row["return"]) for row in rows] == [("1", ""), ("3", ""), ("4", "7.0")]
+
+
+def test_the_best_state_is_saved_later_where_the_disk_was_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = small_run(tmp_path)
+    training = Training(config, create_run(config), Console(quiet=True))
+
+    def full(path: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as context, pytest.raises(OSError, match="No space left"):
+        context.setattr(training, "save", full)
+        training._save_best(5.0)
+    assert training.best_return == -float("inf")
+    training._save_best(5.0)
+    assert read_checkpoint(training.folder.best, "cpu")["training"]["best_return"] == 5.0
 
 
 def test_a_checkpoint_that_finds_the_disk_full_says_so(tmp_path: Path) -> None:
@@ -276,6 +307,26 @@ def test_evaluation_counts_whole_episodes(tmp_path: Path) -> None:
     assert wild.survival == 0
     assert wild.length_mean < 10
     assert evaluate(random_agent(task), task).return_mean < 2 * idle.return_mean
+
+
+def test_an_evaluation_counts_one_episode_of_each_environment() -> None:
+    """Environment 0 fails at its first step and 1 at its third, of four that pay 1 each; both then start anew."""
+
+    class Steps(PointTrack):
+        max_episode_length = 4
+
+        def _advance(self, actions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            age = self.episode_length_buf + 1
+            return torch.ones(3), age == torch.tensor([1, 3, 9])
+
+    result = evaluate(lambda obs: torch.zeros(3, 12), Steps(3))
+    assert result.return_mean == pytest.approx((1 + 3 + 4) / 3)
+    assert result.length_mean == pytest.approx((1 + 3 + 4) / 3)
+    assert result.survival == pytest.approx(1 / 3)
+
+
+def test_a_task_that_ends_for_good_has_no_failures() -> None:
+    assert evaluate(lambda obs: torch.zeros(8, 2), make_task("bandit", 8, 0)).survival == 1
 
 
 def test_evaluation_reports_coverage() -> None:

@@ -67,6 +67,20 @@ def test_a_checkpoint_that_does_not_fit_says_why(obs: TensorDict) -> None:
         become_gaussian(actor, unnormalized.state_dict())
 
 
+def test_the_averaged_actor_starts_there_too(podpo_file: dict[str, Any], tmp_path: Any) -> None:
+    start = build(podpo_file | {"algorithm": {"class_name": "podpo:PODPO"}})
+    gaussian = {k: v for k, v in start.actor.state_dict().items() if k != "noise_std"}
+    gaussian["mlp.0.weight"] = gaussian["mlp.0.weight"][:, : start.actor.obs_dim]
+    gaussian["distribution.std_param"] = torch.full((12,), 0.3)
+    critic = start.critic.state_dict()
+    torch.save({"actor_state_dict": gaussian, "critic_state_dict": critic}, tmp_path / "model.pt")
+    options = {"ema_decay": 0.9, "init_from": str(tmp_path / "model.pt")}
+    podpo = build(podpo_file | {"algorithm": {"class_name": "podpo:PODPO", **options}})
+    assert podpo.get_policy() is podpo.averaged_actor
+    assert torch.allclose(podpo.get_policy().noise_std, torch.tensor(0.3))
+    assert torch.equal(podpo.get_policy().mlp[2].weight, gaussian["mlp.2.weight"])
+
+
 def test_a_plain_actor_is_no_gaussian(obs: TensorDict) -> None:
     """It would load, and act without any noise."""
     gaussian = MLPModel(obs, GROUPS, "actor", 3, (16, 8), "elu", True, {"class_name": "GaussianDistribution"})

@@ -192,6 +192,7 @@ class PODPO:
             "mask_self": config.mask_self,
             "scale": config.scale,
             "normalize": config.normalize,
+            "affinity_floor": config.affinity_floor,
         }
 
     def _measure_field(self, x: Tensor, y_pos: Tensor) -> dict[str, Tensor]:

@@ -123,6 +123,8 @@ class PODPOConfig(OnPolicyConfig):
     """Distances are divided by their mean over the batch (the paper), over each observation, or a number."""
     normalize: Normalize = "none"
     """`per-temperature` gives each temperature's field the same RMS before the sum."""
+    affinity_floor: float = 0.0
+    """Least product of the two softmaxes (the original drifting models: 1e-6)."""
     mask_self: bool = True
     """A candidate does not repel itself. Without the mask the spread collapses."""
     pool_size: int = 1
@@ -171,6 +173,7 @@ class PODPOConfig(OnPolicyConfig):
             self.scale,
             "use batch, observation or > 0",
         )
+        require(self.affinity_floor >= 0, "affinity_floor", self.affinity_floor, "use 0 (off) or more")
         require(self.pool_size >= 1, "pool_size", self.pool_size, "use 1 (isolated) or more (pooled)")
         require(self.drift_rms is None or self.drift_rms > 0, "drift_rms", self.drift_rms, "use a positive number")
         require(self.displacement_target > 0, "displacement_target", self.displacement_target, "use > 0")
