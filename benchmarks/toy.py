@@ -3,6 +3,7 @@
 uv run python benchmarks/toy.py search           settings of point-track, drawn at random
 uv run python benchmarks/toy.py finals           the best of them at full length; the presets are the winners
 uv run python benchmarks/toy.py point-track      three minutes per seed; leave the machine alone
+uv run python benchmarks/toy.py controls         PODPO without what only its preset has
 uv run python benchmarks/toy.py actor-init
 uv run python benchmarks/toy.py modes
 """
@@ -48,6 +49,13 @@ Variants = Iterable[tuple[str, RunConfig]]
 def point_track() -> Variants:
     for name in ALGORITHMS:
         yield name, replace(preset("point-track", name), max_iterations=TIMED_LENGTH[name], eval_interval=5)
+
+
+def controls() -> Variants:
+    """PODPO as the search drew it, and with PPO's way of valuing a time-out."""
+    yield "podpo, best draw", variant("podpo", BEST_DRAW["podpo"], TIMED_LENGTH["podpo"])[1]
+    preset_ = replace(preset("point-track"), max_iterations=TIMED_LENGTH["podpo"])
+    yield "podpo, PPO's time-outs", replace(preset_, algorithm=replace(preset_.algorithm, exact_time_outs=False))
 
 
 def actor_init() -> Variants:
@@ -142,7 +150,7 @@ CHANGES: dict[str, tuple[Settings, ...]] = {
         {"clip_param": 0.3},
     ),
 }
-"""What the finalists change of the best draw."""
+"""For each finalist, the settings in which it differs from the best draw."""
 
 
 def search() -> Variants:
@@ -185,6 +193,7 @@ EXPERIMENTS = {
     "search": Experiment(search, SEARCH_SEEDS),
     "finals": Experiment(finals, FINAL_SEEDS),
     "point-track": Experiment(point_track, timed=True),
+    "controls": Experiment(controls),
     "actor-init": Experiment(actor_init),
     "modes": Experiment(modes),
 }

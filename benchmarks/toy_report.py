@@ -24,6 +24,8 @@ from podpo.plots import save_figure
 RESULTS = Path(__file__).parent / "results" / "toy"
 FIGURES = Path(__file__).parents[1] / "docs" / "results"
 EQUAL_TIME_S = 60.0
+NUM_SEEDS, T_QUANTILE = 5, 2.776
+"""The 97.5 % quantile of Student's t with four degrees of freedom."""
 MOST = 100.0
 """Reward of 100 steps without any error."""
 COLORS = {
@@ -52,8 +54,8 @@ def load(experiment: str, task: str = "point-track") -> Runs:
 
 
 def values_at(seeds: dict[int, Rows], axis: str, at: float, column: str) -> np.ndarray:
-    """`column` of every seed at the point `at` of the axis, between evaluations by a straight line."""
-    return np.array([_value_at(rows, axis, at, column) for rows in seeds.values()])
+    """`column` of every seed, in their order, at the point `at` of the axis, between evaluations by a straight line."""
+    return np.array([_value_at(seeds[seed], axis, at, column) for seed in sorted(seeds)])
 
 
 def _value_at(rows: Rows, axis: str, at: float, column: str) -> float:
@@ -66,15 +68,15 @@ def _value_at(rows: Rows, axis: str, at: float, column: str) -> float:
 
 
 def last_values(seeds: dict[int, Rows], column: str) -> np.ndarray:
-    return np.array([float(rows[-1][column]) for rows in seeds.values()])
+    return np.array([float(seeds[seed][-1][column]) for seed in sorted(seeds)])
 
 
 def interval(values: np.ndarray, digits: int = 1) -> str:
-    """Mean and 95 % bootstrap interval over seeds."""
-    dice = np.random.default_rng(0)
-    means = dice.choice(values, size=(10_000, len(values))).mean(axis=1)
-    low, high = np.quantile(means, (0.025, 0.975))
-    return f"{values.mean():.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
+    """Mean and 95 % interval of Student's t over five seeds; so few are too few for a bootstrap."""
+    if len(values) != NUM_SEEDS:
+        raise ValueError(f"the quantile of t is that of {NUM_SEEDS} seeds, here are {len(values)}")
+    half = T_QUANTILE * values.std(ddof=1) / NUM_SEEDS**0.5
+    return f"{values.mean():.{digits}f} [{values.mean() - half:.{digits}f}, {values.mean() + half:.{digits}f}]"
 
 
 def table(*rows: list[str]) -> list[str]:
@@ -87,10 +89,10 @@ def table(*rows: list[str]) -> list[str]:
 
 def point_track_table() -> list[str]:
     runs = load("point-track")
-    shared_steps = min(float(rows[-1]["env_steps"]) for seeds in runs.values() for rows in seeds.values())
+    steps = shared_steps(runs)
     points = [
-        (f"{shared_steps / 4e3:.0f} thousand steps", "env_steps", shared_steps / 4),
-        (f"{shared_steps / 1e3:.0f} thousand steps", "env_steps", shared_steps),
+        (f"{steps / 4e3:.0f} thousand steps", "env_steps", steps / 4),
+        (f"{steps / 1e3:.0f} thousand steps", "env_steps", steps),
         (f"{EQUAL_TIME_S / 4:.0f} s of training", "train_s", EQUAL_TIME_S / 4),
         (f"{EQUAL_TIME_S:.0f} s of training", "train_s", EQUAL_TIME_S),
     ]
@@ -98,8 +100,48 @@ def point_track_table() -> list[str]:
     for where, axis, at in points:
         for label, column in RETURNS.items():
             podpo, ppo = (values_at(runs[name], axis, at, column) for name in ("podpo", "ppo"))
-            rows.append([where, label, interval(podpo), interval(ppo), interval(podpo - ppo, 2)])
+            rows.append(
+                [where, label, interval(podpo), interval(ppo), paired(runs["podpo"], runs["ppo"], axis, at, column)]
+            )
     return table(*rows)
+
+
+def paired(ours: dict[int, Rows], theirs: dict[int, Rows], axis: str, at: float, column: str) -> str:
+    """Interval of the difference between trainings of the same seed."""
+    if ours.keys() != theirs.keys():
+        raise ValueError(f"the seeds are not the same: {sorted(ours)} and {sorted(theirs)}")
+    return interval(values_at(ours, axis, at, column) - values_at(theirs, axis, at, column), 2)
+
+
+def controls_table() -> list[str]:
+    """At the largest number of steps that all have made."""
+    reference, runs = load("point-track"), load("controls")
+    at = shared_steps(reference)
+    rows = [[f"at {at / 1e3:.0f} thousand steps", *RETURNS, *(f"{label}, minus PPO" for label in RETURNS)]]
+    for variant, seeds in ({"podpo": reference["podpo"]} | runs).items():
+        own = [interval(values_at(seeds, "env_steps", at, column)) for column in RETURNS.values()]
+        ahead = [paired(seeds, reference["ppo"], "env_steps", at, column) for column in RETURNS.values()]
+        rows.append([variant, *own, *ahead])
+    return table(*rows)
+
+
+def lead_table() -> list[str]:
+    """When, in seconds of training, PODPO's mean gets ahead of PPO's and stays there."""
+    runs = load("point-track")
+    rows = [["PODPO's mean is ahead for good", "from second"]]
+    seconds = np.arange(5, EQUAL_TIME_S + 0.5, 0.5)
+    for label, column in RETURNS.items():
+        ours, theirs = (
+            np.array([values_at(runs[name], "train_s", s, column).mean() for s in seconds]) for name in ("podpo", "ppo")
+        )
+        behind = np.flatnonzero(ours <= theirs)
+        first = 0 if not len(behind) else behind[-1] + 1
+        rows.append([label, f"{seconds[first]:.1f}" if first < len(seconds) else f"later than {EQUAL_TIME_S:.0f}"])
+    return table(*rows)
+
+
+def shared_steps(runs: Runs) -> float:
+    return min(float(rows[-1]["env_steps"]) for seeds in runs.values() for rows in seeds.values())
 
 
 def speed_table() -> list[str]:
@@ -155,7 +197,9 @@ def points(values: Iterable[float]) -> str:
 
 def tables() -> Iterator[list[str]]:
     yield point_track_table()
+    yield lead_table()
     yield speed_table()
+    yield controls_table()
     yield actor_init_table()
     yield modes_table()
     yield search_table("podpo")
