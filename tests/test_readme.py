@@ -40,9 +40,7 @@ def test_commands_run_in_the_order_shown(
     short = ["--max-iterations", "1", "--eval-episodes", "4", "--num-envs", "8"]
     for command in COMMANDS:
         words = shlex.split(command)
-        if "--resume" in words:
-            words[words.index("--max-iterations") + 1] = "2"
-        elif words[0] == "train":
+        if words[0] == "train" and "--resume" not in words:
             words += short
         if words[0] == "plot":
             words = [str(path) for word in words for path in (sorted(tmp_path.glob(word)) if "*" in word else [word])]

@@ -238,7 +238,8 @@ class RunConfig:
     num_steps_per_env: int = 24
     """Steps of each environment in one rollout."""
     max_iterations: int = 300
-    """Rollouts (and updates) until the run is done; a resumed run stops at the same number."""
+    """Rollouts (and updates) until the run is done; a resumed run stops at the same number. Another number than at
+    the start stretches or shortens the linear schedules."""
     max_time: float | None = None
     """Wall-clock limit in seconds. The run then saves, evaluates and ends."""
     seed: int = 1

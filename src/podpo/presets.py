@@ -1,6 +1,6 @@
 """Task name -> run configuration: the settings that each task trains well with, one function each.
 
-PPO's settings are searched with the same care as ours (docs/log.md tells how); networks are the same for both.
+PPO's settings are searched with the same care as ours (docs/results.md tells how); networks are the same for both.
 """
 
 from __future__ import annotations
