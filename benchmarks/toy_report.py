@@ -31,6 +31,7 @@ MOST = 100.0
 COLORS = {
     "podpo": "C0",
     "ppo": "C1",
+    "ppo, larger steps": "C2",
     "ppo, entropy bonus .01": "C2",
     "skip": "C0",
     "plain": "C3",
@@ -96,13 +97,13 @@ def point_track_table() -> list[str]:
         (f"{EQUAL_TIME_S / 4:.0f} s of training", "train_s", EQUAL_TIME_S / 4),
         (f"{EQUAL_TIME_S:.0f} s of training", "train_s", EQUAL_TIME_S),
     ]
-    rows = [["point-track at", "return", "PODPO", "PPO", "PODPO - PPO, paired"]]
+    rivals = [name for name in runs if name != "podpo"]
+    rows = [["point-track at", "return", *runs, *(f"podpo minus {name}" for name in rivals)]]
     for where, axis, at in points:
         for label, column in RETURNS.items():
-            podpo, ppo = (values_at(runs[name], axis, at, column) for name in ("podpo", "ppo"))
-            rows.append(
-                [where, label, interval(podpo), interval(ppo), paired(runs["podpo"], runs["ppo"], axis, at, column)]
-            )
+            own = [interval(values_at(seeds, axis, at, column)) for seeds in runs.values()]
+            ahead = [paired(runs["podpo"], runs[name], axis, at, column) for name in rivals]
+            rows.append([where, label, *own, *ahead])
     return table(*rows)
 
 
@@ -126,18 +127,23 @@ def controls_table() -> list[str]:
 
 
 def lead_table() -> list[str]:
-    """When, in seconds of training, PODPO's mean gets ahead of PPO's and stays there."""
+    """From which second of training on PODPO's mean stays ahead."""
     runs = load("point-track")
-    rows = [["PODPO's mean is ahead for good", "from second"]]
-    seconds = np.arange(5, EQUAL_TIME_S + 0.5, 0.5)
+    rivals = [name for name in runs if name != "podpo"]
+    rows = [["podpo's mean is ahead for good from second", *rivals]]
     for label, column in RETURNS.items():
-        ours, theirs = (
-            np.array([values_at(runs[name], "train_s", s, column).mean() for s in seconds]) for name in ("podpo", "ppo")
-        )
-        behind = np.flatnonzero(ours <= theirs)
-        first = 0 if not len(behind) else behind[-1] + 1
-        rows.append([label, f"{seconds[first]:.1f}" if first < len(seconds) else f"later than {EQUAL_TIME_S:.0f}"])
+        rows.append([label, *(_lead_s(runs["podpo"], runs[name], column) for name in rivals)])
     return table(*rows)
+
+
+def _lead_s(ours: dict[int, Rows], theirs: dict[int, Rows], column: str) -> str:
+    seconds = np.arange(5, EQUAL_TIME_S + 0.5, 0.5)
+    ahead = [
+        values_at(ours, "train_s", s, column).mean() > values_at(theirs, "train_s", s, column).mean() for s in seconds
+    ]
+    behind = np.flatnonzero(np.logical_not(ahead))
+    first = behind[-1] + 1 if len(behind) else 0
+    return f"{seconds[first]:.0f}" if first < len(seconds) else f"later than {EQUAL_TIME_S:.0f}"
 
 
 def shared_steps(runs: Runs) -> float:

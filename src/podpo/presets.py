@@ -21,7 +21,14 @@ NOISE_FLOOR: dict[str, Any] = {"step_size": "linear", "exploration_std": 0.3, "e
 def point_track(algorithm: AlgorithmName) -> RunConfig:
     return RunConfig(
         task="point-track",
-        algorithm=_toy_algorithm(algorithm, (128, 128), NOISE_FLOOR, gamma=0.95, lam=0.9),
+        algorithm=_toy_algorithm(
+            algorithm,
+            (128, 128),
+            NOISE_FLOOR,
+            {"num_learning_epochs": 5, "num_mini_batches": 4},
+            gamma=0.95,
+            lam=0.9,
+        ),
         num_envs=256,
         max_iterations=150,
     )
@@ -30,7 +37,7 @@ def point_track(algorithm: AlgorithmName) -> RunConfig:
 def multi_goal(algorithm: AlgorithmName) -> RunConfig:
     return RunConfig(
         task="multi-goal",
-        algorithm=_toy_algorithm(algorithm, (64, 64), NOISE_FLOOR),
+        algorithm=_toy_algorithm(algorithm, (64, 64), NOISE_FLOOR, {}),
         num_envs=256,
         max_iterations=60,
         eval_interval=5,
@@ -40,7 +47,7 @@ def multi_goal(algorithm: AlgorithmName) -> RunConfig:
 def bandit(algorithm: AlgorithmName) -> RunConfig:
     return RunConfig(
         task="bandit",
-        algorithm=_toy_algorithm(algorithm, (64, 64), {"step_size": "adaptive", "displacement_target": 0.03}),
+        algorithm=_toy_algorithm(algorithm, (64, 64), {"step_size": "adaptive", "displacement_target": 0.03}, {}),
         num_envs=256,
         max_iterations=60,
         eval_interval=5,
@@ -61,20 +68,26 @@ def preset(task: str, algorithm: AlgorithmName = "podpo") -> RunConfig:
 
 
 def _toy_algorithm(
-    name: AlgorithmName, hidden_dims: tuple[int, ...], podpo: Mapping[str, Any], **shared: Any
+    name: AlgorithmName,
+    hidden_dims: tuple[int, ...],
+    podpo: Mapping[str, Any],
+    ppo: Mapping[str, Any],
+    **shared: Any,
 ) -> AlgorithmConfig:
     """Networks and `shared` settings are for both algorithms; each also gets what suits it best."""
     ours = {"learning_rate": 3e-3, **podpo}
-    theirs = {"learning_rate": 1e-3, "ppo": PPOConfig(entropy_coef=0.003, desired_kl=0.1)}
-    own: dict[str, Any] = ours if name == "podpo" else theirs
+    theirs = {"learning_rate": 1e-3, "ppo": PPOConfig(entropy_coef=0.003, desired_kl=0.1), **ppo}
+    settings: dict[str, Any] = {
+        # Returns reach far beyond 1 here; a value that may move by 0.2 an iteration would take hundreds.
+        "use_clipped_value_loss": False,
+        "num_learning_epochs": 3,
+        "num_mini_batches": 8,
+        **shared,
+        **(ours if name == "podpo" else theirs),
+    }
     return AlgorithmConfig(
         name=name,
         actor=ActorConfig(hidden_dims=hidden_dims),
         critic=NetworkConfig(hidden_dims=hidden_dims),
-        # Returns reach far beyond 1 here; a value that may move by 0.2 an iteration would take hundreds.
-        use_clipped_value_loss=False,
-        num_learning_epochs=3,
-        num_mini_batches=8,
-        **shared,
-        **own,
+        **settings,
     )
