@@ -49,9 +49,9 @@ Variants = Iterable[tuple[str, RunConfig]]
 def point_track() -> Variants:
     """The finalist of each algorithm, and the one of PPO's that learns fastest."""
     for name in ALGORITHMS:
-        yield name, replace(preset("point-track", name), max_iterations=TIMED_LENGTH[name], eval_interval=5)
+        yield name, replace(preset("point-track", name), max_iterations=TIMED_LENGTH[name], eval_interval=10)
     _, fastest = variant("ppo", BEST_DRAW["ppo"] | {"desired_kl": 0.2}, TIMED_LENGTH["ppo"])
-    yield "ppo, larger steps", replace(fastest, eval_interval=5)
+    yield "ppo, larger steps", replace(fastest, eval_interval=10)
 
 
 def controls() -> Variants:
