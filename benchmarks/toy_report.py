@@ -1,11 +1,12 @@
 """Tables and figures of the toy tasks, from the CSV files in benchmarks/results/toy/ alone.
 
-uv run python benchmarks/toy_report.py           prints the tables, draws the figures into docs/results/
+uv run python benchmarks/toy_report.py           prints the tables, renews them and the figures in docs/
 """
 
 from __future__ import annotations
 
 import csv
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -22,7 +23,8 @@ from matplotlib.axes import Axes
 from podpo.plots import save_figure
 
 RESULTS = Path(__file__).parent / "results" / "toy"
-FIGURES = Path(__file__).parents[1] / "docs" / "results"
+RESULTS_PAGE = Path(__file__).parents[1] / "docs" / "results.md"
+FIGURES = RESULTS_PAGE.with_suffix("")
 EQUAL_TIME_S = 60.0
 NUM_SEEDS, T_QUANTILE = 5, 2.776
 """The 97.5 % quantile of Student's t with four degrees of freedom."""
@@ -60,10 +62,9 @@ def values_at(seeds: dict[int, Rows], axis: str, at: float, column: str) -> np.n
 
 
 def _value_at(rows: Rows, axis: str, at: float, column: str) -> float:
-    """A training that ended before the time was up had its last value by then; of more steps nothing is known."""
     known = [row for row in rows if row[column] not in ("", "nan")]
     points = [float(row[axis]) for row in known]
-    if not points[0] <= at or (at > points[-1] and axis != "train_s"):
+    if not points[0] <= at <= points[-1]:
         raise ValueError(f"{axis} = {at:g} lies outside of what was measured, {points[0]:g} to {points[-1]:g}")
     return float(np.interp(at, points, [float(row[column]) for row in known]))
 
@@ -116,12 +117,12 @@ def paired(ours: dict[int, Rows], theirs: dict[int, Rows], axis: str, at: float,
 
 def controls_table() -> list[str]:
     """At the largest number of steps that all have made."""
-    reference, runs = load("point-track"), load("controls")
-    at = shared_steps(reference)
+    runs, ppo = load("controls"), load("point-track")["ppo"]
+    at = shared_steps(runs)
     rows = [[f"at {at / 1e3:.0f} thousand steps", *RETURNS, *(f"{label}, minus PPO" for label in RETURNS)]]
-    for variant, seeds in ({"podpo": reference["podpo"]} | runs).items():
+    for variant, seeds in runs.items():
         own = [interval(values_at(seeds, "env_steps", at, column)) for column in RETURNS.values()]
-        ahead = [paired(seeds, reference["ppo"], "env_steps", at, column) for column in RETURNS.values()]
+        ahead = [paired(seeds, ppo, "env_steps", at, column) for column in RETURNS.values()]
         rows.append([variant, *own, *ahead])
     return table(*rows)
 
@@ -179,7 +180,7 @@ def search_table(algorithm: str, num_shown: int = 4) -> list[str]:
     """The best draws and the worst, by the mean of the noise-free return over the whole training."""
     draws = {v: s for v, s in load("search").items() if v.startswith(f"{algorithm}:")}
     column = RETURNS["without noise"]
-    scores = {v: [fmean(float(row[column]) for row in rows) for rows in s.values()] for v, s in draws.items()}
+    scores = {v: means(s, column) for v, s in draws.items()}
     ranked = sorted(draws, key=lambda v: -fmean(scores[v]))
     rows = [[f"{algorithm}, {len(draws)} draws", "mean over training, each seed", "at the end, each seed"]]
     for rank in (*range(num_shown), len(ranked) - 1):
@@ -191,10 +192,16 @@ def search_table(algorithm: str, num_shown: int = 4) -> list[str]:
 
 def finals_table() -> list[str]:
     """The finalists at full length: too few seeds for an interval."""
-    rows = [["finalist", *(f"{label}, each seed" for label in RETURNS)]]
+    rows = [["finalist", "mean over training, each seed", *(f"{label}, each seed" for label in RETURNS)]]
     for variant, seeds in load("finals").items():
-        rows.append([variant, *(points(last_values(seeds, column)) for column in RETURNS.values())])
+        at_the_end = (points(last_values(seeds, column)) for column in RETURNS.values())
+        rows.append([variant, points(means(seeds, RETURNS["without noise"])), *at_the_end])
     return table(*rows)
+
+
+def means(seeds: dict[int, Rows], column: str) -> list[float]:
+    """Mean of each seed over all its evaluations."""
+    return [fmean(float(row[column]) for row in seeds[seed]) for seed in sorted(seeds)]
 
 
 def points(values: Iterable[float]) -> str:
@@ -270,9 +277,20 @@ def modes_figure() -> None:
     save_figure(figure, FIGURES / "mode_coverage.png")
 
 
+def write_into(page: Path, lines: list[str]) -> None:
+    """Put a table in the place of the one with the same head."""
+    text = page.read_text()
+    before = re.search(re.escape(lines[0]) + r"\n(\|.*\n)*", text)
+    if before is None:
+        print(f"({page.name} has no table with this head)")
+        return
+    page.write_text(text[: before.start()] + "\n".join(lines) + "\n" + text[before.end() :])
+
+
 def main() -> None:
     for lines in tables():
         print("\n".join(lines), end="\n\n")
+        write_into(RESULTS_PAGE, lines)
     for draw in (point_track_figure, actor_init_figure, modes_figure):
         draw()
 

@@ -68,3 +68,4 @@ if __name__ == "__main__":
         ax.scatter(*cloud.T, s=4, alpha=0.5, linewidths=0, color="tab:gray" if name == "data" else "tab:blue")
         ax.set(title=f"{name} (energy distance {distance:.4f})", aspect="equal", xlim=(-4, 4), ylim=(-4, 4))
     figure.savefig(args.out, dpi=150)
+    print(args.out)

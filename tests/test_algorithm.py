@@ -6,13 +6,14 @@ from typing import Any
 import pytest
 import torch
 from conftest import roll_out
+from tensordict import TensorDict
 
 from podpo import drift
 from podpo.algorithm import PODPO
 from podpo.returns import gae, next_state_values
 from podpo.samples import flatten_rollout, minibatches
 from podpo.tasks import make_task
-from podpo.validation import ConfigError
+from podpo.validation import ConfigError, DivergedError
 
 
 def parameters(algorithm: Any) -> torch.Tensor:
@@ -274,8 +275,44 @@ def test_linear_step_size_falls_to_zero(make_podpo: Any) -> None:
         rates.append(algorithm.optimizer.param_groups[0]["lr"])
     assert rates == pytest.approx([0.75e-3, 0.5e-3, 0.25e-3, 0.0])
     assert algorithm.optimizer.param_groups[1]["lr"] == 1e-3, "the critic keeps its own"
+    with pytest.warns(UserWarning, match="fell to zero after decay_iterations = 4"):
+        roll_out(algorithm, env)
+        algorithm.update()
     with pytest.raises(ConfigError, match="decay_iterations"):
         make_podpo(step_size="linear")
+
+
+@pytest.mark.parametrize("broken", ["rewards", "actions"])
+def test_numbers_that_are_none_stop_the_training(make_podpo: Any, broken: str) -> None:
+    algorithm, env = make_podpo()
+    roll_out(algorithm, env)
+    if broken == "rewards":
+        algorithm.storage.returns[2, 3] = float("nan")
+    else:
+        algorithm.storage.actions[:] = float("inf")
+    with pytest.raises(DivergedError, match="training has diverged"):
+        algorithm.update()
+
+
+def test_final_observations_without_the_critics_groups_are_left_alone(make_podpo: Any) -> None:
+    algorithm, env = make_podpo()
+    obs = env.get_observations()
+    with torch.inference_mode():
+        algorithm.act(obs)
+        ones = torch.ones(8)
+        extras = {"time_outs": ones, "final_obs": TensorDict({"images": ones}, batch_size=[8])}
+        algorithm.process_env_step(obs, ones, ones, extras)
+    assert torch.equal(algorithm.final_values[0], algorithm.storage.values[0, :, 0])
+
+
+def test_only_an_episode_that_ended_ran_out_of_time(make_podpo: Any) -> None:
+    algorithm, env = make_podpo()
+    obs, ones = env.get_observations(), torch.ones(8)
+    dones = torch.tensor([1, 0] * 4)
+    with torch.inference_mode():
+        algorithm.act(obs)
+        algorithm.process_env_step(obs, ones, dones, {"time_outs": ones})
+    assert torch.equal(algorithm.time_outs[0], dones.float())
 
 
 @pytest.mark.parametrize(("target", "factor"), [(1e-9, 1 / 1.5), (1e9, 1.5)])

@@ -4,15 +4,17 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
 import onnxruntime
 import pytest
+import torch
 from PIL import Image
 
 from podpo.cli import main, parse
-from podpo.run_folder import find_run
+from podpo.run_folder import RunFolder, find_run
 from podpo.validation import ConfigError
 
 TINY = [
@@ -44,7 +46,7 @@ def test_train_eval_play_export_plot(trained: Path, capsys: pytest.CaptureFixtur
     assert record["episodes"] == 6
     assert record["noise"] == "zero"
     assert record["survival"] == 1.0
-    assert {"return_mean", "coverage", "success"} <= record.keys()
+    assert {"return_mean", "success"} <= record.keys()
     assert main(["eval", "latest", "--noise", "sample", "--best"]) == 0
     assert "return mean" in capsys.readouterr().out
 
@@ -102,6 +104,136 @@ def test_resume_goes_on(trained: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert len(starts) == 2, "the first start is not forgotten"
 
 
+def test_a_finished_run_says_that_it_is_done(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = (trained / "params" / "run.json").read_text()
+    assert main(["train", "--resume", str(trained)]) == 0
+    assert "the run is complete: 2 of 2 iterations" in capsys.readouterr().out
+    assert main(["train", "--resume", str(trained), "--max-iterations", "1"]) == 2
+    assert "the run has made 2 already" in capsys.readouterr().err
+    assert (trained / "params" / "run.json").read_text() == before
+    assert find_run(str(trained))[0].read_config().max_iterations == 2
+
+
+def test_a_time_limit_holds_for_one_process(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "bandit", *TINY, "--max-time", "1e-6"]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[-2].startswith("stopped at iteration 0 of 2; to go on: podpo train --resume")
+    assert main(printed[-2].partition("podpo ")[2].split()) == 0
+    assert "stopped" not in capsys.readouterr().out
+
+
+def test_an_earlier_checkpoint_goes_on_in_a_new_folder(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    state = torch.load(trained / "checkpoints" / "last.pt", weights_only=True)
+    (trained / "checkpoints" / "best.pt").write_bytes((trained / "checkpoints" / "last.pt").read_bytes())
+    best = str(trained / "checkpoints" / "best.pt")
+    assert main(["train", "--resume", best, "--max-iterations", "3"]) == 0
+    branch = Path(capsys.readouterr().out.splitlines()[-1])
+    assert branch != trained
+    assert len((branch / "progress.csv").read_text().splitlines()) == 4
+    assert len((trained / "progress.csv").read_text().splitlines()) == 3
+    kept = torch.load(trained / "checkpoints" / "last.pt", weights_only=True)
+    assert kept["training"]["iteration"] == state["training"]["iteration"] == 2
+
+
+def test_latest_is_looked_up_once(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A run that was moved still says where it was; another one may be there by now."""
+    for root in ("logs", "moved"):
+        assert main(["train", "bandit", *TINY, "--log-root", root]) == 0
+    ours = Path(capsys.readouterr().out.splitlines()[-1])
+    config = json.loads((ours / "params" / "config.json").read_text())
+    (ours / "params" / "config.json").write_text(json.dumps(config | {"log_root": "logs"}))
+    assert main(["train", "--resume", "latest", "--log_root", "moved", "--max-iterations", "3"]) == 0
+    assert Path(capsys.readouterr().out.splitlines()[-1]) == ours
+
+
+def test_two_processes_cannot_train_one_run(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = (trained / "progress.csv").read_text()
+    with RunFolder(trained).being_written():
+        assert main(["train", "--resume", str(trained), "--max-iterations", "9"]) == 2
+    assert "is being trained by another process" in capsys.readouterr().err
+    assert (trained / "progress.csv").read_text() == before
+    assert main(["train", "--resume", str(trained), "--max-iterations", "3"]) == 0
+
+
+@pytest.mark.parametrize("algorithm", ["podpo", "ppo"])
+def test_a_diverged_training_stops_and_keeps_what_was_good(
+    here: Path, capsys: pytest.CaptureFixture[str], algorithm: str
+) -> None:
+    name = ["--algorithm.name", algorithm]
+    assert main(["train", "point-track", *name, *TINY]) == 0
+    folder = Path(capsys.readouterr().out.splitlines()[-1])
+    kept = (folder / "checkpoints" / "last.pt").read_bytes()
+    steep = ["--algorithm.learning-rate", "1e30", "--algorithm.value-loss-coef", "1e30"]
+    if algorithm == "ppo":
+        steep += ["--algorithm.ppo.schedule", "fixed"]
+    assert main(["train", "--resume", str(folder), "--max-iterations", "9", *steep]) == 1
+    assert "training has diverged" in capsys.readouterr().err
+    assert (folder / "checkpoints" / "last.pt").read_bytes() == kept
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("[]", "holds no settings"),
+        ("{", "cannot be read"),
+        ('{"task": "bandit", "num_envs": "many"}', "num_envs = 'many' cannot work: give a whole number"),
+        ('{"task": "bandit", "foo": 1}', "unknown setting 'foo'"),
+        ('{"task": "bandit", "algorithm": null}', "algorithm = None cannot work: give a group of settings"),
+    ],
+)
+def test_a_damaged_configuration_is_named(
+    trained: Path, capsys: pytest.CaptureFixture[str], content: str, message: str
+) -> None:
+    (trained / "params" / "config.json").write_text(content)
+    assert main(["eval", str(trained)]) == 2
+    told = capsys.readouterr().err
+    assert message in told
+    assert "config.json" in told
+
+
+def test_a_damaged_history_is_no_obstacle(trained: Path) -> None:
+    (trained / "params" / "run.json").write_text("[{")
+    assert main(["train", "--resume", str(trained), "--max-iterations", "3"]) == 0
+    assert len(json.loads((trained / "params" / "run.json").read_text())) == 1
+
+
+def test_what_is_shown_names_its_run(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    checkpoint = str(find_run("latest")[0].last)
+    assert main(["eval", "latest", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["policy"] == checkpoint
+    assert main(["eval", "latest"]) == 0
+    assert f"{checkpoint}, noise zero, on multi-goal" in capsys.readouterr().out.splitlines()
+
+
+def test_eval_prints_json_that_others_can_read(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["eval", "zero", "--task", "bandit", "--json"]) == 0
+    record = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert record["success"] == 0.0
+    assert "coverage" not in record, "nobody found a mode"
+
+
+def test_plots_leave_out_runs_that_never_began(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, table in (("fresh", False), ("begun", True)):
+        other = trained.parent / name
+        (other / "params").mkdir(parents=True)
+        (other / "params" / "config.json").write_text('{"task": "bandit"}')
+        if table:
+            (other / "progress.csv").write_text("")
+            (other / "evaluations.csv").write_text("")
+    assert main(["plot", *map(str, trained.parent.iterdir())]) == 0
+    told = capsys.readouterr()
+    assert "fresh ended before its first iteration" in told.err
+    assert "begun" not in told.err
+
+
+def test_many_runs_fit_into_a_plot(trained: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert main(["plot", *[str(trained)] * 40]) == 0
+    with Image.open("curve.png") as picture:
+        assert picture.height > 900, "the legend takes no room from the curves"
+
+
 def test_ppo_is_one_flag_away(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "bandit", "--algorithm.name", "ppo", *TINY]) == 0
     assert "_ppo_" in capsys.readouterr().out.splitlines()[-1]
@@ -126,14 +258,18 @@ def test_flags_change_the_preset_of_their_task() -> None:
         ("train --seed 1 bandti", ["no task 'bandti'"]),
         ("train --seed -1", ["seed = -1", "use 0 or more"]),
         ("train --algorithm.init-from nowhere", ["init_from = 'nowhere'", "no such file"]),
-        ("train --logger wandb", ["logger = 'wandb'", "pip install 'podpo[wandb]'"]),
+        ("train --logger wandb", ["logger = 'wandb'", "uv sync --extra wandb"]),
+        ("train --seed 99999999999", ["seed = 99999999999", "below 2^31"]),
+        ("eval zero --seed 99999999999", ["seed = 99999999999", "below 2^31"]),
+        ("train --algorithm.init-from ../../../../../../etc/hostname", ["init_from", "no checkpoint that can be read"]),
+        ("train --device gpu", ["device = 'gpu'", "here are cpu and"]),
         ("plot", ["runs = ()", "name one or more"]),
         ("train --num-envs 0", ["num_envs = 0", "use 1 or more"]),
         ("train --algorithm.num-candidates 0", ["num_candidates = 0", "use 2 or more"]),
         ("train --algorithm.name ppo --algorithm.num-candidates 4", ["num_candidates = 4 means nothing to ppo"]),
         ("train --algorithm.ppo.entropy-coef 0.1", ["ppo.entropy_coef = 0.1 means nothing to podpo"]),
         ("train --algorithm.temperatures 0.1 -1", ["temperatures", "positive"]),
-        ("train --device cuda:7", ["device = 'cuda:7'", "Use cpu"]),
+        ("train --device cuda:7", ["device = 'cuda:7'", "here are cpu and"]),
         ("train --resume nowhere", ["no run at 'nowhere'", "latest"]),
         ("eval nowhere", ["no run at 'nowhere'"]),
         ("eval zero --episodes 0", ["episodes = 0"]),
@@ -205,10 +341,10 @@ def test_doctor(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_doctor_names_the_line_that_mends(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    from podpo import doctor, system_libraries
+    from podpo import doctor, installation
 
     monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setattr(system_libraries, "LIBRARIES", ("libnothing.so.1",))
+    monkeypatch.setattr(installation, "LIBRARIES", ("libnothing.so.1",))
     monkeypatch.setattr(doctor, "EXTRAS", (("absent", "pip install 'podpo[absent]'", "nobody"),))
     assert doctor.examine() == 0, "nothing that podpo itself needs"
     printed = " ".join(capsys.readouterr().out.split())
@@ -218,7 +354,7 @@ def test_doctor_names_the_line_that_mends(monkeypatch: pytest.MonkeyPatch, capsy
     monkeypatch.setattr(doctor, "requires", lambda name: ["torch>=2.7", "no-such-thing[x]>=1", 'wandb; extra == "w"'])
     assert doctor.examine() == 1
     printed = " ".join(capsys.readouterr().out.split())
-    assert "no-such-thing missing pip install 'no-such-thing[x]>=1'" in printed
+    assert "no-such-thing missing uv pip install 'no-such-thing[x]>=1'" in printed
 
 
 @pytest.mark.parametrize(("version", "code"), [("5.0.0", 1), ("5.0.1", 0), ("5.5.1rc1", 0), ("6.0.0", 1)])
@@ -253,7 +389,12 @@ def test_an_unfinished_run_says_so(here: Path) -> None:
     folder = here / "logs" / "bandit" / "x"
     (folder / "params").mkdir(parents=True)
     (folder / "params" / "config.json").write_text('{"task": "bandit"}')
-    with pytest.raises(ConfigError, match="no checkpoint yet"):
+    with pytest.raises(ConfigError, match=r"no checkpoint .*last\.pt: it ended before the first"):
+        find_run(str(folder))
+    (folder / "checkpoints").mkdir()
+    (folder / "checkpoints" / "best.pt").touch()
+    assert find_run(str(folder), best=True)[1].name == "best.pt"
+    with pytest.raises(ConfigError, match=r"no checkpoint .*last\.pt: there is .*best\.pt"):
         find_run(str(folder))
 
 

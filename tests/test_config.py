@@ -111,7 +111,7 @@ def test_from_dict_names_what_it_does_not_know() -> None:
 
 def test_near_and_known() -> None:
     assert near_and_known("alpa", ["alpha", "beta"]) == "did you mean 'alpha'? Known: alpha, beta"
-    assert near_and_known("zzz", ["alpha", "beta"]) == "Known: alpha, beta"
+    assert near_and_known("zzz", ["alpha", "beta"]) == "known are alpha, beta"
 
 
 def test_configs_are_frozen() -> None:

@@ -14,7 +14,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "podpo"
 TORCH_ALONE = {"drift", "returns"}
 NO_TORCH = {"validation", "config", "presets", "cli", "__init__", "__main__"}
 LEVELS = [
-    {"validation", "config", "drift", "returns", "system_libraries"},
+    {"validation", "config", "drift", "returns", "installation"},
     {"actor", "ranks", "samples"},
     {
         "ppo_config",

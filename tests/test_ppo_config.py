@@ -31,6 +31,22 @@ def test_a_ppo_file_is_honoured_where_it_means_something(podpo_file: dict[str, A
     assert algorithm.actor.mlp[0].out_features == 32
 
 
+def test_all_that_is_ignored_stands_in_one_warning(podpo_file: dict[str, Any]) -> None:
+    podpo_file["torch_compile_mode"] = "default"
+    podpo_file["actor"]["distribution_cfg"]["std_range"] = [0.1, 2.0]
+    with pytest.warns(UserWarning) as record:
+        build(podpo_file)
+    (told,) = [str(w.message) for w in record if "PODPO" in str(w.message)]
+    for name in ("torch_compile_mode", "entropy_coef", "actor.distribution_cfg.std_range"):
+        assert name in told
+
+
+def test_a_symmetry_section_that_turns_nothing_on_is_no_obstacle(podpo_file: dict[str, Any]) -> None:
+    podpo_file["algorithm"]["symmetry_cfg"] = {"use_data_augmentation": False, "use_mirror_loss": False}
+    with pytest.warns(UserWarning):
+        build(podpo_file)
+
+
 def test_nothing_is_warned_of_where_nothing_is_ignored(podpo_file: dict[str, Any]) -> None:
     for key in ("entropy_coef", "schedule", "desired_kl"):
         del podpo_file["algorithm"][key]
@@ -60,6 +76,12 @@ def test_the_length_of_a_linear_schedule_is_that_of_the_run(podpo_file: dict[str
         ("algorithm", {"num_candidates": 0}, r"num_candidates = 0 cannot work"),
         ("algorithm", {"rnd_cfg": {"weight": 1.0}}, r"rnd_cfg is not supported"),
         ("algorithm", {"symmetry_cfg": {"use_mirror_loss": True}}, r"symmetry_cfg is not supported"),
+        ("algorithm", {"symmetry_cfg": {"use_mirror_loss": False, "use_data_augmentation": True}}, r"symmetry_cfg is"),
+        ("algorithm", {"learning_rate": "1e-3"}, r"learning_rate = '1e-3' cannot work: give a number"),
+        ("algorithm", {"num_mini_batches": 4.0}, r"num_mini_batches = 4\.0 cannot work: give a whole number"),
+        ("algorithm", {"num_mini_batches": 1000}, r"num_mini_batches = 1000 .* a rollout has only 32 samples"),
+        ("algorithm", {"temperatures": 0.5}, r"temperatures = 0\.5 cannot work: give a list"),
+        ("actor", {"distribution_cfg": {"init_std": 0}}, r"actor\.distribution_cfg\.init_std = 0 cannot work"),
         ("actor", {"class_name": "RNNModel"}, r"actor\.class_name = 'RNNModel'.*multi-layer perceptrons"),
         ("actor", {"class_name": "CNNModel"}, r"actor\.class_name = 'CNNModel'.*multi-layer perceptrons"),
         ("critic", {"class_name": "RNNModel"}, r"critic\.class_name = 'RNNModel'.*multi-layer perceptrons"),

@@ -384,6 +384,17 @@ def test_ctrl_c_saves_and_exits_cleanly(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_training_outlives_its_reader(tmp_path: Path) -> None:
+    """`podpo train | head -1`."""
+    process, folder = start_training(tmp_path, "--max-iterations", "40", "--eval-interval", "1")
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.wait(timeout=120) == 0
+    assert read_checkpoint(folder / "checkpoints" / "last.pt", "cpu")["training"]["iteration"] == 40
+
+
+@pytest.mark.slow
 def test_kill_9_loses_nothing_but_the_iteration(tmp_path: Path) -> None:
     process, folder = start_training(tmp_path, "--max-iterations", "30")
     time.sleep(0.5)

@@ -115,6 +115,12 @@ def test_start_from_a_ppo_checkpoint(ppo_file: dict[str, Any], podpo_file: dict[
         warnings.simplefilter("ignore")
         build(podpo_file)
 
+    torch.save(podpo.save(), tmp_path / "ours.pt")
+    podpo_file["algorithm"]["init_from"] = str(tmp_path / "ours.pt")
+    with pytest.raises(ConfigError, match="PODPO wrote it; resume from it instead"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        build(podpo_file)
+
     podpo_file["algorithm"]["init_from"] = str(tmp_path / "model_3.pt")
     podpo_file["critic"]["hidden_dims"] = [8]
     with pytest.raises(ConfigError, match="give the critic the layers"), warnings.catch_warnings():

@@ -26,7 +26,7 @@ from podpo.ranks import Ranks
 from podpo.returns import gae, next_state_values, standardize, value_loss
 from podpo.samples import Samples, flatten_rollout, minibatches
 from podpo.step_size import Probe, StepSize, exploration_std
-from podpo.validation import ConfigError
+from podpo.validation import ConfigError, require, require_finite
 from podpo.warm_start import start_from
 
 
@@ -89,7 +89,7 @@ class PODPO:
         self.transition.clear()
         time_outs = extras.get("time_outs", torch.zeros_like(rewards)).to(self.device).bool() & dones.bool()
         self.time_outs[step] = time_outs
-        if self.config.exact_time_outs and "final_obs" in extras:
+        if self.config.exact_time_outs and set(self.critic.obs_groups) <= set(extras.get("final_obs", {}).keys()):
             self._value_final_obs(extras["final_obs"], time_outs, step)
         self._hand_out_diagnostics(extras, is_last_step=step + 1 == self.storage.num_transitions_per_env)
 
@@ -176,12 +176,14 @@ class PODPO:
         num_updates = self.config.num_learning_epochs * self.config.num_mini_batches
         numbers = torch.cat([totals / num_updates, torch.stack([measured[n].float() for n in names])]).tolist()
         value, drift_value, actor_norm, critic_norm, *rest = numbers
+        losses = {"value": value, "drift": drift_value}
+        require_finite(losses | {"actor_grad_norm": actor_norm, "critic_grad_norm": critic_norm})
         self.diagnostics = {f"Drift/{name}": number for name, number in zip(names, rest, strict=True)}
         self.diagnostics |= {"Drift/actor_grad_norm": actor_norm, "Drift/critic_grad_norm": critic_norm}
         self._unlogged = dict(self.diagnostics)
         self.learning_rate = self.step_size.advance(self.iteration, self.diagnostics["Drift/displacement"])
         self.optimizer.param_groups[0]["lr"] = self.learning_rate
-        return {"value": value, "drift": drift_value}
+        return losses
 
     # Measurements ------------------------------------------------------------------------------------------
 
@@ -240,6 +242,9 @@ class PODPO:
         config, build_actor, build_critic = read_ppo_file(cfg)
         actor = build_actor(obs, cfg["obs_groups"], "actor", env.num_actions)
         critic = build_critic(obs, cfg["obs_groups"], "critic", 1)
+        samples = env.num_envs * cfg["num_steps_per_env"]
+        few = f"a rollout has only {samples} samples"
+        require(config.num_mini_batches <= samples, "num_mini_batches", config.num_mini_batches, few)
         if config.init_from:
             start_from(config.init_from, actor, critic)
         storage = RolloutStorage("rl", env.num_envs, cfg["num_steps_per_env"], obs, [env.num_actions], device)

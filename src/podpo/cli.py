@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import tyro
 from tyro.conf import Positional, arg, subcommand
@@ -20,7 +20,7 @@ from podpo import __version__
 from podpo.config import AlgorithmName, Deployment, RunConfig
 from podpo.presets import DEFAULT_TASK, preset
 from podpo.run_folder import find_run
-from podpo.validation import ConfigError, near_and_known, require
+from podpo.validation import ConfigError, DivergedError, near_and_known, require
 
 DESCRIPTION = "Train robots with one-step generative policies."
 INTERRUPTED = 130
@@ -33,7 +33,8 @@ class Train(RunConfig):
     task: Annotated[Positional[str], arg(metavar="[TASK]")] = DEFAULT_TASK
     """Name of the task: point-track, multi-goal or bandit."""
     resume: str | None = None
-    """Go on with a run: `latest`, a run folder or a checkpoint. Its settings hold unless given anew here."""
+    """Go on with a run: `latest`, a run folder or a checkpoint. Its settings hold unless given anew here. From
+    another checkpoint than its last, training goes on in a new folder."""
 
     def run(self) -> int:
         from podpo.commands import train
@@ -77,6 +78,7 @@ class Eval(OfPolicy):
 
     def __post_init__(self) -> None:
         require(self.episodes >= 1, "episodes", self.episodes, "use 1 or more")
+        require(self.seed is None or 0 <= self.seed < 2**31, "seed", self.seed, "use 0 or more, below 2^31")
 
     def run(self) -> int:
         from podpo.commands import evaluate_policy
@@ -163,7 +165,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"podpo {__version__}")
         return 0
     try:
+        # Threads that wait for each other would otherwise burn the core that another training needs.
+        os.environ.setdefault("GOMP_SPINCOUNT", "1000")
         return parse(given).run()
+    except DivergedError as error:
+        print(f"podpo: {error}", file=sys.stderr)
+        return 1
     except ConfigError as error:
         print(f"podpo: {error}", file=sys.stderr)
         return 2
@@ -184,6 +191,7 @@ def parse(arguments: list[str]) -> Any:
         raise ConfigError(f"there is no command {arguments[0]!r}: {near_and_known(arguments[0], COMMANDS)}")
     first_word = next(iter(arguments[1:]), "-")
     task = DEFAULT_TASK if arguments[:1] != ["train"] or first_word.startswith("-") else first_word
+    arguments = _with_resumed_checkpoint(arguments)
     parsed = _parse_from(task, arguments)
     if isinstance(parsed, Train) and parsed.resume is None and parsed.task != task:
         return _parse_from(parsed.task, arguments)  # the task came after a flag: now with its own preset
@@ -204,11 +212,20 @@ def starting_point(arguments: list[str], task: str) -> Train:
     """The settings that flags are applied to: the preset of task and algorithm, or those of a run to resume."""
     resume = _value_of("--resume", arguments)
     if resume is not None:
-        folder, _ = find_run(resume, _value_of("--log-root", arguments) or "logs")
-        return _as_train(folder.read_config(), resume)
+        config = find_run(resume)[0].read_config()
+        return _as_train(dataclasses.replace(config, max_time=None), resume)  # the limit was that process's own
     name = _value_of("--algorithm.name", arguments) or "podpo"
     algorithm: AlgorithmName = "ppo" if name == "ppo" else "podpo"  # any other value is tyro's to refuse
     return _as_train(preset(task, algorithm), None)
+
+
+def _with_resumed_checkpoint(arguments: list[str]) -> list[str]:
+    """The arguments with --resume naming a file: what `latest` means may change from one look to the next."""
+    found = _find("--resume", arguments)
+    if arguments[:1] != ["train"] or found is None:
+        return arguments
+    _, checkpoint = find_run(found.value, _value_of("--log-root", arguments) or "logs")
+    return [*arguments[: found.start], f"--resume={checkpoint}", *arguments[found.end :]]
 
 
 def _as_train(config: RunConfig, resume: str | None) -> Train:
@@ -216,9 +233,24 @@ def _as_train(config: RunConfig, resume: str | None) -> Train:
     return Train(**values, resume=resume)
 
 
-def _value_of(flag: str, arguments: list[str]) -> str | None:
-    for position, argument in enumerate(arguments):
+class _Flag(NamedTuple):
+    """A flag's value among the arguments, and where the two stand."""
+
+    value: str
+    start: int
+    end: int
+
+
+def _find(flag: str, arguments: list[str]) -> _Flag | None:
+    for i, argument in enumerate(arguments):
         name, equals, value = argument.partition("=")
         if name.replace("_", "-") == flag:  # the parser takes either
-            return value if equals else next(iter(arguments[position + 1 :]), None)
+            if equals:
+                return _Flag(value, i, i + 1)
+            return _Flag(arguments[i + 1], i, i + 2) if i + 1 < len(arguments) else None
     return None
+
+
+def _value_of(flag: str, arguments: list[str]) -> str | None:
+    found = _find(flag, arguments)
+    return None if found is None else found.value

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -14,7 +13,8 @@ from rich.table import Column, Table
 from podpo.config import RunConfig
 from podpo.evaluation import AGENTS, Policy, deployed, evaluate, load_policy, make_evaluation_task
 from podpo.presets import DEFAULT_TASK, preset
-from podpo.run_folder import create_run, discard_run, find_run, write_records
+from podpo.progress import UnbrokenConsole
+from podpo.run_folder import branch_run, create_run, discard_run, find_folder, find_run, write_records
 from podpo.tasks import make_task
 from podpo.training import Training, check_resumed, write_summary
 from podpo.validation import ConfigError
@@ -25,22 +25,31 @@ if TYPE_CHECKING:
 
 def train(config: RunConfig, resume: str | None) -> int:
     """Train, and end by saying where everything is."""
-    console = Console()
-    checkpoint: Path | None = None
+    console = UnbrokenConsole()
     if resume is None:
-        folder = create_run(config)
+        folder, checkpoint = create_run(config), None
     else:
-        folder, checkpoint = find_run(resume, config.log_root)
+        folder, checkpoint = find_run(resume)
         check_resumed(folder.read_config(), config)
-    try:
-        training = Training(config, folder, console, checkpoint)
-    except ConfigError:
-        if checkpoint is None:
-            discard_run(folder)
-        raise
-    if checkpoint is not None:
-        write_records(folder, config)
-        console.print(f"going on from iteration {training.iteration} of {config.max_iterations}", highlight=False)
+        if checkpoint != folder.last:
+            folder = branch_run(folder, checkpoint, config)
+    with folder.being_written():
+        try:
+            training = Training(config, folder, console, checkpoint)
+        except ConfigError:
+            if checkpoint is None:
+                discard_run(folder)
+            raise
+        if checkpoint is not None:
+            if training.iteration >= config.max_iterations:
+                return _say_that_it_is_done(training, console)
+            write_records(folder, config)
+            console.print(f"going on from iteration {training.iteration} of {config.max_iterations}", highlight=False)
+        return _train(training, console)
+
+
+def _train(training: Training, console: Console) -> int:
+    config, folder = training.config, training.folder
     console.print(
         f"[bold]{config.algorithm.name}[/] on [bold]{config.task}[/]: {config.num_envs} environments, "
         f"seed {config.seed}, {training.device}",
@@ -59,23 +68,34 @@ def train(config: RunConfig, resume: str | None) -> int:
     return 0 if training.stop_signal is None else 128 + training.stop_signal
 
 
+def _say_that_it_is_done(training: Training, console: Console) -> int:
+    done, asked = training.iteration, training.config.max_iterations
+    if done > asked:
+        raise ConfigError(f"max_iterations = {asked} cannot work: the run has made {done} already.")
+    console.print(f"the run is complete: {done} of {asked} iterations; for more, --max-iterations", highlight=False)
+    console.print(training.folder.path, soft_wrap=True, highlight=False)
+    return 0
+
+
 def evaluate_policy(asked: Eval) -> int:
     """Print what a policy or an agent earns."""
-    policy, config = _policy_and_config(asked)
+    policy, config, name = _policy_to_show(asked)
     seed = config.seed if asked.seed is None else asked.seed
     task = make_evaluation_task(replace(config, seed=seed), asked.episodes, "cpu", within="command")
     torch.manual_seed(seed)
     result = evaluate(policy or AGENTS[asked.policy](task), task)
     if asked.json:
         noise = None if policy is None else asked.noise
-        record = {"policy": asked.policy, "task": config.task, "noise": noise, "seed": seed}
+        record = {"policy": name, "task": config.task, "noise": noise, "seed": seed}
         print(json.dumps(record | result.as_dict()))
         return 0
-    acting = asked.policy if policy is None else f"{asked.policy}, noise {asked.noise}"
-    table = Table("", Column("", justify="right"), title=f"{acting}, on {config.task}", show_header=False)
-    for name, value in result.as_dict().items():
-        table.add_row(name.replace("_", " "), f"{value:.3f}" if isinstance(value, float) else str(value))
-    Console().print(table)
+    console = Console()
+    acting = name if policy is None else f"{name}, noise {asked.noise}"
+    console.print(f"{acting}, on {config.task}", soft_wrap=True, highlight=False)
+    table = Table("", Column("", justify="right"), show_header=False)
+    for label, value in result.as_dict().items():
+        table.add_row(label.replace("_", " "), f"{value:.3f}" if isinstance(value, float) else str(value))
+    console.print(table)
     return 0
 
 
@@ -83,11 +103,11 @@ def play(asked: Play) -> int:
     """Film a policy in a few environments side by side."""
     from podpo.video import NUM_FILMED, film
 
-    policy, config = _policy_and_config(asked)
+    policy, config, name = _policy_to_show(asked)
     task = make_task(config.task, num_envs=NUM_FILMED, seed=asked.seed)
     torch.manual_seed(asked.seed)
     film(policy or AGENTS[asked.policy](task), task, asked.video)
-    Console().print(asked.video, soft_wrap=True, highlight=False)
+    Console().print(f"{asked.video} (shows {name})", soft_wrap=True, highlight=False)
     return 0
 
 
@@ -95,13 +115,14 @@ def export(asked: Export) -> int:
     """Write a policy file and say how far it is from the original."""
     from podpo.export import export_policy
 
-    folder, checkpoint = find_run(asked.run_name, asked.log_root)
+    folder, checkpoint = find_run(asked.run_name, asked.log_root, asked.best)
     config = folder.read_config()
-    checkpoint = folder.best if asked.best else checkpoint
     model = load_policy(config, checkpoint)
     difference = export_policy(model, asked.out, asked.noise, config, run=str(checkpoint))
     Console().print(
-        f"{asked.out} (largest difference from the policy: {difference:.1e})", soft_wrap=True, highlight=False
+        f"{asked.out} (from {checkpoint}; largest difference from the policy: {difference:.1e})",
+        soft_wrap=True,
+        highlight=False,
     )
     return 0
 
@@ -110,18 +131,23 @@ def plot(asked: Plot) -> int:
     """Draw learning curves."""
     from podpo.plots import plot_runs
 
-    plot_runs([find_run(name, asked.log_root)[0] for name in asked.runs], asked.out)
+    console = Console(stderr=True)
+    folders = [find_folder(name, asked.log_root) for name in asked.runs]
+    begun = [folder for folder in folders if (folder.path / "progress.csv").is_file()]
+    for folder in folders:
+        if folder not in begun:
+            console.print(f"{folder.path} ended before its first iteration: left out", soft_wrap=True)
+    plot_runs(begun, asked.out)
     Console().print(asked.out, soft_wrap=True, highlight=False)
     return 0
 
 
-def _policy_and_config(asked: Eval | Play) -> tuple[Policy | None, RunConfig]:
-    """The trained policy and its run's configuration; no policy for the agents that need no training."""
+def _policy_to_show(asked: Eval | Play) -> tuple[Policy | None, RunConfig, str]:
+    """A trained policy, its run's configuration and its name; no policy for the agents that need no training."""
     if asked.policy in AGENTS:
-        return None, preset(asked.task or DEFAULT_TASK)
-    folder, checkpoint = find_run(asked.policy, asked.log_root)
+        return None, preset(asked.task or DEFAULT_TASK), asked.policy
+    folder, checkpoint = find_run(asked.policy, asked.log_root, asked.best)
     config = folder.read_config()
     if asked.task not in (None, config.task):
         raise ConfigError(f"task = {asked.task!r} cannot work: {folder.path} was trained on {config.task!r}.")
-    model = load_policy(config, folder.best if asked.best else checkpoint)
-    return deployed(model, asked.noise), config
+    return deployed(load_policy(config, checkpoint), asked.noise), config, str(checkpoint)

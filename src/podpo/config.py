@@ -268,7 +268,7 @@ class RunConfig:
         ):
             require(getattr(self, name) >= 1, name, getattr(self, name), "use 1 or more")
         require_known_choices(self)
-        require(self.seed >= 0, "seed", self.seed, "use 0 or more")
+        require(0 <= self.seed < 2**31, "seed", self.seed, "use 0 or more, below 2^31")
         require(self.max_time is None or self.max_time > 0, "max_time", self.max_time, "use seconds > 0")
         samples = self.num_envs * self.num_steps_per_env
         require(

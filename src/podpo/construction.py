@@ -59,7 +59,7 @@ def resolve_device(name: str) -> str:
     try:
         device = torch.device(name)
         torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0].partition(", ")[0].partition(": ")[0]
-        raise ConfigError(f"device = {name!r} cannot work: {reason}. Use cpu, or a GPU that is there.") from None
+    except (RuntimeError, AssertionError):
+        there = ", ".join(f"cuda:{i}" for i in range(torch.cuda.device_count())) or "no GPU"
+        raise ConfigError(f"device = {name!r} cannot work: here are cpu and {there}.") from None
     return name

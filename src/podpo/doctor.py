@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from podpo.system_libraries import REMEDY, missing_libraries
+from podpo.installation import LIBRARIES_LINE, extra_line, missing_libraries, package_line
 
 
 @dataclass(frozen=True)
@@ -56,12 +56,12 @@ def check_package(name: str, remedy: str, only_for: str = "") -> Finding:
 def check_requirements() -> list[Finding]:
     """Every package of the light core, each with the versions that pyproject.toml asks for."""
     needed = [line for line in requires("podpo") or [] if ";" not in line]
-    return [check_package(re.split(r"[<>=!~\[ ]", line)[0], f"pip install '{line}'") for line in sorted(needed)]
+    return [check_package(re.split(r"[<>=!~\[ ]", line)[0], package_line(line)) for line in sorted(needed)]
 
 
 def check_rsl_rl() -> list[Finding]:
     """rsl_rl once more, by its version: a simulator's own packages may have brought another one."""
-    remedy = "pip install 'rsl-rl-lib>=5.0.1,<6'"
+    remedy = package_line("rsl-rl-lib>=5.0.1,<6")
     found = check_package("rsl-rl-lib", remedy)
     numbers = tuple(int(number) for number in re.findall(r"\d+", found.state)[:3])
     if found.remedy or (5, 0, 1) <= numbers < (6,):
@@ -82,7 +82,7 @@ def check_gpu() -> list[Finding]:
 def check_graphics_libraries() -> list[Finding]:
     missing = missing_libraries()
     state = f"missing {', '.join(missing)}" if missing else "all there"
-    return [Finding("graphics libraries", state, REMEDY if missing else "", needed=False)]
+    return [Finding("graphics libraries", state, LIBRARIES_LINE if missing else "", needed=False)]
 
 
 def check_extras() -> list[Finding]:
@@ -90,12 +90,12 @@ def check_extras() -> list[Finding]:
 
 
 EXTRAS = (
-    ("genesis-world", "pip install 'podpo[genesis]'", "tasks in the Genesis simulator"),
-    ("example-robot-data", "pip install 'podpo[g1]'", "the model of the G1 robot"),
-    ("envpool", "pip install 'podpo[envpool]'", "fast environments on a CPU"),
-    ("wandb", "pip install 'podpo[wandb]'", "--logger wandb"),
-    ("ray", "pip install 'podpo[ray]'", "sweeps over several machines"),
-    ("imageio-ffmpeg", "pip install imageio-ffmpeg", "films as .mp4"),
+    ("genesis-world", extra_line("genesis"), "tasks in the Genesis simulator"),
+    ("example-robot-data", extra_line("g1"), "the model of the G1 robot"),
+    ("envpool", extra_line("envpool"), "fast environments on a CPU"),
+    ("wandb", extra_line("wandb"), "--logger wandb"),
+    ("ray", extra_line("ray"), "sweeps over several machines"),
+    ("imageio-ffmpeg", package_line("imageio-ffmpeg"), "films as .mp4"),
 )
 """Package, the line that installs it, and what needs it."""
 

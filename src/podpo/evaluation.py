@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -66,13 +67,14 @@ def evaluate(policy: Policy, task: ToyTask) -> Evaluation:
         running &= ~ending
         if not running.any():
             break
+    coverage = mode_coverage(mode, context, task.num_modes, task.num_contexts) if task.num_modes else math.nan
     return Evaluation(
         episodes=task.num_envs,
         return_mean=total.mean().item(),
         return_std=total.std(correction=0).item(),
         length_mean=length.mean().item(),
         survival=1 - failed.float().mean().item(),
-        coverage=mode_coverage(mode, context, task.num_modes, task.num_contexts) if task.num_modes else None,
+        coverage=None if math.isnan(coverage) else coverage,
         success=(mode >= 0).float().mean().item() if task.num_modes else None,
     )
 

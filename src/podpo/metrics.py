@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from podpo.config import RunConfig
+from podpo.installation import extra_line
 from podpo.run_folder import RunFolder, write_atomically
 from podpo.validation import ConfigError
 
@@ -111,7 +112,7 @@ class WandbWriter:
 def check_logger(name: str) -> None:
     """Refuse a logger that is not installed, before anything is created for it."""
     if name == "wandb" and find_spec("wandb") is None:
-        raise ConfigError("logger = 'wandb' cannot work: it is not installed (pip install 'podpo[wandb]').")
+        raise ConfigError(f"logger = 'wandb' cannot work: it is not installed ({extra_line('wandb')}).")
 
 
 def make_writer(config: RunConfig, folder: RunFolder, start_iteration: int) -> ScalarWriter | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import numbers
 import re
 import warnings
 from collections.abc import Callable, Mapping
@@ -20,7 +21,7 @@ from rsl_rl.utils import resolve_callable
 
 from podpo.actor import OneStepActor
 from podpo.config import PODPOConfig
-from podpo.validation import ConfigError, from_dict, near_and_known
+from podpo.validation import ConfigError, from_dict, near_and_known, require
 
 LIKELIHOOD_KEYS = {"entropy_coef", "desired_kl", "schedule"}
 """Settings that need a likelihood; PODPO has none."""
@@ -62,7 +63,7 @@ def _read_algorithm(section: Mapping[str, Any], max_iterations: int | None, igno
     """The `algorithm` section as PODPO's settings; names that mean nothing to PODPO go to `ignored`."""
     section = {key: value for key, value in section.items() if key != "class_name"}
     for key in EXTENSION_KEYS & section.keys():
-        if section.pop(key):
+        if _is_active(section.pop(key)):
             raise ConfigError(f"algorithm.{key} is not supported by PODPO: set it to None.")
     foreign = LIKELIHOOD_KEYS | ROLLOUT_WIDE_KEYS | HOST_KEYS
     ignored += sorted(key for key in foreign & section.keys() if section[key])
@@ -77,6 +78,13 @@ def _read_algorithm(section: Mapping[str, Any], max_iterations: int | None, igno
     return from_dict(PODPOConfig, settings)
 
 
+def _is_active(extension: object) -> bool:
+    """Isaac Lab writes a symmetry section that turns nothing on where there is none."""
+    if isinstance(extension, Mapping) and "use_mirror_loss" in extension:
+        return bool(extension["use_mirror_loss"] or extension.get("use_data_augmentation"))
+    return bool(extension)
+
+
 def _read_actor(section: Mapping[str, Any], ignored: list[str]) -> Callable[..., OneStepActor]:
     """The `actor` section as a generator; a Gaussian section becomes a generator with the same layers."""
     section = copy.deepcopy(dict(section))
@@ -87,7 +95,10 @@ def _read_actor(section: Mapping[str, Any], ignored: list[str]) -> Callable[...,
         name = getattr(actor_class, "__name__", str(actor_class))
         raise ConfigError(f"actor.class_name = {name!r} cannot work: {SUPPORTED_NETWORKS}.")
     distribution = section.pop("distribution_cfg", None) or {}
-    section.setdefault("noise_std", distribution.get("init_std", 1.0))
+    std = distribution.get("init_std", 1.0)
+    is_positive = isinstance(std, numbers.Real) and float(std) > 0
+    require(is_positive, "actor.distribution_cfg.init_std", std, "use one positive number")
+    section.setdefault("noise_std", float(std))
     foreign = distribution.keys() - GAUSSIAN_KEYS
     if re.split("[:.]", str(distribution.get("class_name", GAUSSIAN)))[-1] != GAUSSIAN:
         foreign |= {"class_name"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping
 from types import TracebackType
@@ -10,6 +11,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 PLAIN_INTERVAL_S = 10.0
+
+
+class UnbrokenConsole(Console):
+    """A training outlives whoever reads its output (`podpo train | head`); it goes on without a word."""
+
+    def on_broken_pipe(self) -> None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
 
 
 class ProgressDisplay:

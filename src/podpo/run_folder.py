@@ -21,11 +21,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, BinaryIO
+
+try:
+    import fcntl
+except ImportError:  # Windows: nobody keeps two processes from training one run
+    fcntl = None
 
 from podpo.config import RunConfig
 from podpo.validation import ConfigError, from_dict
@@ -57,9 +62,25 @@ class RunFolder:
         """The configuration that the run was started with."""
         try:
             record = json.loads(self.config_file.read_text())
-        except (OSError, json.JSONDecodeError) as error:
+        except (OSError, ValueError) as error:
             raise ConfigError(f"{self.path} is no run folder: {self.config_file} cannot be read ({error}).") from None
-        return from_dict(RunConfig, record)
+        if not isinstance(record, dict):
+            raise ConfigError(f"{self.config_file} holds no settings.")
+        try:
+            return from_dict(RunConfig, record)
+        except ConfigError as error:
+            raise ConfigError(f"{self.config_file}: {error}") from None
+
+    @contextlib.contextmanager
+    def being_written(self) -> Iterator[None]:
+        """Keep other processes from training this run, too; the system lets go of it even after kill -9."""
+        with (self.path / ".lock").open("w") as file:
+            if fcntl is not None:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    raise ConfigError(f"{self.path} is being trained by another process: wait for it.") from None
+            yield
 
 
 def create_run(config: RunConfig) -> RunFolder:
@@ -79,6 +100,16 @@ def create_run(config: RunConfig) -> RunFolder:
     return folder
 
 
+def branch_run(origin: RunFolder, checkpoint: Path, config: RunConfig) -> RunFolder:
+    """A new folder to go on in from an earlier checkpoint of `origin`, which keeps all that came after it."""
+    branch = create_run(config)
+    for target in (branch.last, branch.best):
+        shutil.copyfile(checkpoint, target)
+    for table in ("progress.csv", "evaluations.csv"):
+        shutil.copyfile(origin.path / table, branch.path / table)
+    return branch
+
+
 def discard_run(folder: RunFolder) -> None:
     """Remove a run that could not start, and the folders around it that it leaves empty."""
     shutil.rmtree(folder.path)
@@ -90,29 +121,39 @@ def discard_run(folder: RunFolder) -> None:
 def write_records(folder: RunFolder, config: RunConfig) -> None:
     """The configuration that holds from now on, and one more entry of who started what."""
     history = folder.path / "params" / "run.json"
-    starts = json.loads(history.read_text()) if history.is_file() else []
+    starts: list[Any] = []
+    with contextlib.suppress(OSError, ValueError):  # there is none yet, or a crash has damaged it
+        starts = json.loads(history.read_text())
     write_json(history, [*starts, describe_run()])
     write_json(folder.config_file, asdict(config))
 
 
-def find_run(name: str, log_root: str = "logs") -> tuple[RunFolder, Path]:
-    """The run and checkpoint that `name` means: `latest`, a run folder, or a checkpoint file."""
-    path = _latest_run(log_root) if name == "latest" else Path(name)
-    if path.is_file() and path.parent.name == "checkpoints":
-        return RunFolder(path.parent.parent), path
-    folder = RunFolder(path)
+def find_run(name: str, log_root: str = "logs", best: bool = False) -> tuple[RunFolder, Path]:
+    """The run and the checkpoint that `name` means: `latest`, a run folder, or a checkpoint file."""
+    if Path(name).is_file() and Path(name).parent.name == "checkpoints":
+        return RunFolder(Path(name).parent.parent), Path(name)
+    folder = find_folder(name, log_root)
+    checkpoint = folder.best if best else folder.last
+    if not checkpoint.is_file():
+        others = [str(other) for other in (folder.last, folder.best) if other.is_file()]
+        instead = f"there is {others[0]}" if others else "it ended before the first was written, or has just begun"
+        raise ConfigError(f"the run has no checkpoint {checkpoint}: {instead}.")
+    return folder, checkpoint
+
+
+def find_folder(name: str, log_root: str = "logs") -> RunFolder:
+    """The run that `name` means, whether or not it has a checkpoint."""
+    folder = RunFolder(_latest_run(log_root) if name == "latest" else Path(name))
     if not folder.config_file.is_file():
         raise ConfigError(
-            f"there is no run at {str(path)!r}: give a run folder (such as logs/point-track/<time>_podpo_seed1), "
-            f"a file in its checkpoints/, or 'latest'."
+            f"there is no run at {str(folder.path)!r}: give a run folder (such as "
+            f"logs/point-track/<time>_podpo_seed1), a file in its checkpoints/, or 'latest'."
         )
-    if not folder.last.is_file():
-        raise ConfigError(f"the run {str(path)!r} has no checkpoint yet: it ended before the first was written.")
-    return folder, folder.last
+    return folder
 
 
 def _latest_run(log_root: str) -> Path:
-    checkpoints = list(Path(log_root).glob("*/*/checkpoints/last.pt"))
+    checkpoints = list(Path(log_root).glob("*/*/checkpoints/*.pt"))
     if not checkpoints:
         raise ConfigError(f"there is no run to take as 'latest' in {log_root!r}: train one first, or give its path.")
     return max(checkpoints, key=lambda file: file.stat().st_mtime).parent.parent

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import torch
 from tensordict import TensorDict
 from torch import Tensor
@@ -47,6 +49,12 @@ class StepSize:
     def advance(self, iteration: int, displacement: float) -> float:
         """The learning rate after `iteration` updates, the last of which moved the policy by `displacement`."""
         config, value = self.config, self.value
+        if config.step_size == "linear" and iteration == (config.decay_iterations or 0) + 1:
+            warnings.warn(
+                f"step_size = 'linear' fell to zero after decay_iterations = {config.decay_iterations}: the policy "
+                "moves no more. Set decay_iterations to the length of the whole training.",
+                stacklevel=2,
+            )
         low, high = ADAPTIVE_RANGE
         if displacement > 2 * config.displacement_target:
             value = max(value / ADAPTIVE_FACTOR, low)

@@ -7,7 +7,7 @@ import signal
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from rich.console import Console
 from rsl_rl.algorithms import PPO
 from torch import Tensor
 
-from podpo.baselines.ppo import restore_step_size
+from podpo.baselines.ppo import naming_divergence, restore_step_size
 from podpo.checkpoint import (
     random_state,
     read_checkpoint,
@@ -31,7 +31,7 @@ from podpo.metrics import Metrics, check_logger
 from podpo.progress import ProgressDisplay
 from podpo.run_folder import RunFolder, write_json
 from podpo.tasks import make_task
-from podpo.validation import ConfigError
+from podpo.validation import ConfigError, require_finite
 
 EPISODES_REMEMBERED = 100
 """Finished episodes in the running mean of the training return, as in rsl_rl."""
@@ -103,7 +103,8 @@ class Training:
                 ProgressDisplay(self.console, self.iteration, config.max_iterations, config.max_time) as display,
             ):
                 while self.iteration < config.max_iterations and not self._should_stop():
-                    row = self._iterate()
+                    with naming_divergence():
+                        row = self._iterate()
                     with self._going_on_without_disk(display):
                         metrics.log_iteration(row)
                     display.show(self.iteration, row)
@@ -117,7 +118,8 @@ class Training:
                 self.save(self.folder.last)  # which knows now of that evaluation, too
                 return results
         finally:
-            metrics.close()
+            with suppress(OSError):  # every row is on the disk already
+                metrics.close()
 
     def _iterate(self) -> dict[str, float]:
         """One rollout and one update."""
@@ -137,6 +139,7 @@ class Training:
             collected = time.perf_counter()
             algorithm.compute_returns(obs)
         losses = algorithm.update()
+        require_finite(losses)
         finished = time.perf_counter()
         self.iteration += 1
         self.train_s += finished - start

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from podpo.evaluation import Policy
+from podpo.installation import package_line
 from podpo.run_folder import write_atomically
 from podpo.tasks.toy import ToyTask
 from podpo.validation import ConfigError, require
@@ -53,7 +54,7 @@ def _write_mp4(frames: Iterator[np.ndarray], path: Path) -> None:
         import imageio_ffmpeg
     except ImportError:
         raise ConfigError(
-            f"video = {str(path)!r} cannot work: MP4 needs 'pip install imageio-ffmpeg'; GIF needs nothing more."
+            f"video = {str(path)!r} cannot work: MP4 needs {package_line('imageio-ffmpeg')}; GIF needs nothing more."
         ) from None
     first = next(frames)
     height, width = first.shape[:2]

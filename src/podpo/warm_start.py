@@ -21,8 +21,16 @@ def start_from(path: str | Path, actor: OneStepActor, critic: MLPModel) -> None:
     """Take over the Gaussian policy and the critic of an rsl_rl PPO checkpoint (or of a run of `podpo train`)."""
     if not Path(path).is_file():
         raise ConfigError(f"init_from = {str(path)!r} cannot work: there is no such file.")
-    checkpoint = torch.load(path, map_location=actor.noise_std.device, weights_only=True)
+    try:
+        checkpoint = torch.load(path, map_location=actor.noise_std.device, weights_only=True)
+    except Exception as error:  # torch has many for files that it cannot read, or not without running code
+        raise ConfigError(
+            f"init_from = {str(path)!r} cannot work: it is no checkpoint that can be read safely "
+            f"({type(error).__name__}); save actor_state_dict and critic_state_dict alone."
+        ) from None
     checkpoint = checkpoint.get("algorithm", checkpoint)
+    if "podpo_state" in checkpoint:
+        raise ConfigError(f"init_from = {str(path)!r} cannot work: PODPO wrote it; resume from it instead.")
     if "actor_state_dict" not in checkpoint:
         raise ConfigError(f"init_from = {str(path)!r} cannot work: it is no checkpoint of rsl_rl 5's PPO.")
     become_gaussian(actor, checkpoint["actor_state_dict"])

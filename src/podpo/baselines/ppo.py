@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
 from podpo.config import ActorConfig, AlgorithmConfig, OnPolicyConfig
+from podpo.validation import DivergedError
 
 if TYPE_CHECKING:
     from rsl_rl.algorithms import PPO
@@ -34,3 +37,14 @@ def restore_step_size(algorithm: PPO, config: AlgorithmConfig) -> None:
     if config.ppo.schedule == "fixed":
         groups[0]["lr"] = config.learning_rate
     algorithm.learning_rate = groups[0]["lr"]
+
+
+@contextmanager
+def naming_divergence() -> Iterator[None]:
+    """A Gaussian whose standard deviation has become negative or no number ends in an error of torch's own."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "normal expects" not in str(error):
+            raise
+        raise DivergedError("the policy's standard deviation is not positive") from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from podpo.system_libraries import REMEDY, missing_libraries
+from podpo.installation import LIBRARIES_LINE, missing_libraries
 from podpo.validation import ConfigError, near_and_known
 
 if TYPE_CHECKING:
@@ -31,6 +31,6 @@ def make_task(name: str, num_envs: int, seed: int, device: str = "cpu") -> ToyTa
     try:
         home = import_module(module)
     except (ImportError, OSError) as error:
-        remedy = f"run '{REMEDY}'" if missing_libraries() else "'podpo doctor' tells what is missing"
+        remedy = f"run '{LIBRARIES_LINE}'" if missing_libraries() else "'podpo doctor' tells what is missing"
         raise ConfigError(f"the task {name!r} cannot be loaded ({error}): {remedy}.") from error
     return getattr(home, attribute)(num_envs=num_envs, seed=seed, device=device)
