@@ -251,7 +251,7 @@ def point_track_figure() -> None:
             draw_bands(axes[row, column], runs, axis, RETURNS["without noise"], "-", ", without noise", transform)
             draw_bands(axes[row, column], runs, axis, RETURNS["training"], ":", ", training", transform)
     axes[0, 0].set(ylabel="return", title="point-track: mean and range of five seeds")
-    axes[1, 0].set(ylabel=f"{MOST:.0f} - return", yscale="log", ylim=(0.7, None), xlabel="environment steps")
+    axes[1, 0].set(ylabel=f"{MOST:.0f} - return", yscale="log", ylim=(0.5, None), xlabel="environment steps")
     axes[1, 1].set(xlabel="training time [s]", xlim=(0, EQUAL_TIME_S))
     axes[0, 0].legend()
     save_figure(figure, FIGURES / "point_track.png")

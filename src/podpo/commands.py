@@ -17,7 +17,7 @@ from podpo.progress import UnbrokenConsole
 from podpo.run_folder import branch_run, create_run, discard_run, find_folder, find_run, write_records
 from podpo.tasks import make_task
 from podpo.training import Training, check_resumed, write_summary
-from podpo.validation import ConfigError
+from podpo.validation import ConfigError, DivergedError
 
 if TYPE_CHECKING:
     from podpo.cli import Eval, Export, Play, Plot
@@ -26,18 +26,17 @@ if TYPE_CHECKING:
 def train(config: RunConfig, resume: str | None) -> int:
     """Train, and end by saying where everything is."""
     console = UnbrokenConsole()
-    if resume is None:
-        folder, checkpoint = create_run(config), None
+    origin, checkpoint = find_run(resume) if resume else (None, None)
+    if origin is None or checkpoint is None:
+        folder = create_run(config)
     else:
-        folder, checkpoint = find_run(resume)
-        check_resumed(folder.read_config(), config)
-        if checkpoint != folder.last:
-            folder = branch_run(folder, checkpoint, config)
+        check_resumed(origin.read_config(), config)
+        folder = origin if checkpoint == origin.last else branch_run(origin, checkpoint, config)
     with folder.being_written():
         try:
             training = Training(config, folder, console, checkpoint)
         except ConfigError:
-            if checkpoint is None:
+            if folder is not origin:
                 discard_run(folder)
             raise
         if checkpoint is not None:
@@ -55,7 +54,11 @@ def _train(training: Training, console: Console) -> int:
         f"seed {config.seed}, {training.device}",
         highlight=False,
     )
-    results = training.run()
+    try:
+        results = training.run()
+    except DivergedError:
+        console.print(f"what was saved before is in {folder.path / 'checkpoints'}", soft_wrap=True, highlight=False)
+        raise
     write_summary(training, results)
     if training.iteration < config.max_iterations:
         console.print(
