@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import warnings
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import numpy as np
@@ -355,6 +356,17 @@ def test_doctor_names_the_line_that_mends(monkeypatch: pytest.MonkeyPatch, capsy
     assert doctor.examine() == 1
     printed = " ".join(capsys.readouterr().out.split())
     assert "no-such-thing missing uv pip install 'no-such-thing[x]>=1'" in printed
+
+
+def test_doctor_examines_a_source_tree(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    from podpo import doctor
+
+    def no_record(name: str) -> list[str]:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(doctor, "requires", no_record)
+    assert doctor.examine() == 0
+    assert "without being installed" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize(("version", "code"), [("5.0.0", 1), ("5.0.1", 0), ("5.5.1rc1", 0), ("6.0.0", 1)])

@@ -55,7 +55,10 @@ def check_package(name: str, remedy: str, only_for: str = "") -> Finding:
 
 def check_requirements() -> list[Finding]:
     """Every package of the light core, each with the versions that pyproject.toml asks for."""
-    needed = [line for line in requires("podpo") or [] if ";" not in line]
+    try:
+        needed = [line for line in requires("podpo") or [] if ";" not in line]
+    except PackageNotFoundError:
+        return [Finding("podpo", "run from its source, without being installed", package_line("."), needed=False)]
     return [check_package(re.split(r"[<>=!~\[ ]", line)[0], package_line(line)) for line in sorted(needed)]
 
 
