@@ -364,6 +364,7 @@ def test_doctor_examines_a_source_tree(monkeypatch: pytest.MonkeyPatch, capsys: 
     def no_record(name: str) -> list[str]:
         raise PackageNotFoundError(name)
 
+    monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setattr(doctor, "requires", no_record)
     assert doctor.examine() == 0
     assert "without being installed" in " ".join(capsys.readouterr().out.split())

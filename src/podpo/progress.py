@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import TracebackType
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 PLAIN_INTERVAL_S = 10.0
 
@@ -34,7 +34,6 @@ class ProgressDisplay:
             MofNCompleteColumn(),
             TextColumn("return [bold green]{task.fields[reward]}[/]  length {task.fields[length]}"),
             TextColumn("{task.fields[fps]} steps/s"),
-            TimeElapsedColumn(),
             TextColumn("left {task.fields[eta]}"),
         )
         self._bar = Progress(*columns, console=console, transient=True) if console.is_terminal else None
