@@ -225,6 +225,9 @@ def test_plots_leave_out_runs_that_never_began(trained: Path, capsys: pytest.Cap
     told = capsys.readouterr()
     assert "fresh ended before its first iteration" in told.err
     assert "begun" not in told.err
+    assert main(["plot", str(trained.parent / "fresh")]) == 2
+    assert "name one that has begun" in capsys.readouterr().err
+    assert main(["plot", str(trained.parent / "begun")]) == 0, "nothing to see yet is no error"
 
 
 def test_many_runs_fit_into_a_plot(trained: Path) -> None:

@@ -17,7 +17,7 @@ from podpo.progress import UnbrokenConsole
 from podpo.run_folder import branch_run, create_run, discard_run, find_folder, find_run, write_records
 from podpo.tasks import make_task
 from podpo.training import Training, check_resumed, write_summary
-from podpo.validation import ConfigError, DivergedError
+from podpo.validation import ConfigError, DivergedError, require
 
 if TYPE_CHECKING:
     from podpo.cli import Eval, Export, Play, Plot
@@ -140,6 +140,7 @@ def plot(asked: Plot) -> int:
     for folder in folders:
         if folder not in begun:
             console.print(f"{folder.path} ended before its first iteration: left out", soft_wrap=True)
+    require(len(begun) > 0, "runs", asked.runs, "name one that has begun")
     plot_runs(begun, asked.out)
     Console().print(asked.out, soft_wrap=True, highlight=False)
     return 0
