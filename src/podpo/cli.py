@@ -18,6 +18,7 @@ from tyro.conf import Positional, arg, subcommand
 
 from podpo import __version__
 from podpo.config import AlgorithmName, Deployment, RunConfig
+from podpo.installation import has_gpu
 from podpo.presets import DEFAULT_TASK, preset
 from podpo.run_folder import find_run
 from podpo.validation import ConfigError, DivergedError, near_and_known, require
@@ -31,7 +32,7 @@ class Train(RunConfig):
     """Train a policy. Without a task, the main one."""
 
     task: Annotated[Positional[str], arg(metavar="[TASK]")] = DEFAULT_TASK
-    """Name of the task: point-track, multi-goal or bandit."""
+    """Name of the task: go2-walk, go2-walk-fixed, point-track, multi-goal or bandit."""
     resume: str | None = None
     """Go on with a run: `latest`, a run folder or a checkpoint. Its settings hold unless given anew here. From
     another checkpoint than its last, training goes on in a new folder."""
@@ -60,7 +61,7 @@ class OfPolicy(OfRun):
     policy: Annotated[Positional[str], arg(metavar="RUN|zero|random")]
     """A run folder, a checkpoint, `latest`, `zero` or `random`."""
     task: str | None = None
-    """Task of the zero and random agents (point-track when unset); a run has its own."""
+    """Task of the zero and random agents (go2-walk when unset); a run has its own."""
     noise: Deployment = "zero"
     """A run's action: at zero noise, at sampled noise, or the mean over several noises."""
 
@@ -216,7 +217,9 @@ def starting_point(arguments: list[str], task: str) -> Train:
         return _as_train(dataclasses.replace(config, max_time=None), resume)  # the limit was that process's own
     name = _value_of("--algorithm.name", arguments) or "podpo"
     algorithm: AlgorithmName = "ppo" if name == "ppo" else "podpo"  # any other value is tyro's to refuse
-    return _as_train(preset(task, algorithm), None)
+    device = _value_of("--device", arguments) or "auto"
+    on_gpu = device.startswith("cuda") or (device == "auto" and has_gpu())
+    return _as_train(preset(task, algorithm, on_gpu), None)
 
 
 def _with_resumed_checkpoint(arguments: list[str]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -11,11 +11,13 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from podpo.config import RunConfig
-from podpo.evaluation import AGENTS, Policy, deployed, evaluate, load_policy, make_evaluation_task
+from podpo.construction import resolve_device
+from podpo.evaluation import AGENTS, Policy, deployed, evaluate, evaluation_seed, load_policy
 from podpo.presets import DEFAULT_TASK, preset
 from podpo.progress import UnbrokenConsole
 from podpo.run_folder import branch_run, create_run, discard_run, find_folder, find_run, write_records
-from podpo.tasks import make_task
+from podpo.tasks import make_filmed_task, make_task
+from podpo.tasks.task import Task
 from podpo.training import Training, check_resumed, write_summary
 from podpo.validation import ConfigError, DivergedError, require
 
@@ -60,6 +62,7 @@ def _train(training: Training, console: Console) -> int:
         console.print(f"what was saved before is in {folder.path / 'checkpoints'}", soft_wrap=True, highlight=False)
         raise
     write_summary(training, results)
+    _draw(training, console)
     if training.iteration < config.max_iterations:
         console.print(
             f"stopped at iteration {training.iteration} of {config.max_iterations}; to go on: "
@@ -69,6 +72,22 @@ def _train(training: Training, console: Console) -> int:
         )
     console.print(folder.path, soft_wrap=True, highlight=False)
     return 0 if training.stop_signal is None else 128 + training.stop_signal
+
+
+def _draw(training: Training, console: Console) -> None:
+    """The learning curve, and a film where the task is worth one; a training is no worse for lack of them."""
+    from podpo.plots import plot_runs
+    from podpo.video import film
+
+    config, folder = training.config, training.folder
+    try:
+        plot_runs([folder], folder.path / "curve.png")
+        if config.film and training.stop_signal is None:
+            console.print("filming the policy", highlight=False)
+            task = make_filmed_task(config.task, config.seed, training.device)
+            film(deployed(training.algorithm.get_policy().eval(), "zero"), task, folder.path / "film.mp4")
+    except Exception as error:  # graphics fail in many ways
+        console.print(f"[yellow]no picture of the result: {error}[/]", highlight=False)
 
 
 def _say_that_it_is_done(training: Training, console: Console) -> int:
@@ -82,18 +101,20 @@ def _say_that_it_is_done(training: Training, console: Console) -> int:
 
 def evaluate_policy(asked: Eval) -> int:
     """Print what a policy or an agent earns."""
-    policy, config, name = _policy_to_show(asked)
+    config, checkpoint, name = _policy_to_show(asked)
     seed = config.seed if asked.seed is None else asked.seed
-    task = make_evaluation_task(replace(config, seed=seed), asked.episodes, "cpu", within="command")
+    task_seed = evaluation_seed(seed, "command")
+    task = make_task(config.task, asked.episodes, task_seed, resolve_device(config.device, config.task))
+    policy = _policy(asked, config, checkpoint, task)
     torch.manual_seed(seed)
-    result = evaluate(policy or AGENTS[asked.policy](task), task)
+    result = evaluate(policy, task)
     if asked.json:
-        noise = None if policy is None else asked.noise
+        noise = None if checkpoint is None else asked.noise
         record = {"policy": name, "task": config.task, "noise": noise, "seed": seed}
         print(json.dumps(record | result.as_dict()))
         return 0
     console = Console()
-    acting = name if policy is None else f"{name}, noise {asked.noise}"
+    acting = name if checkpoint is None else f"{name}, noise {asked.noise}"
     console.print(f"{acting}, on {config.task}", soft_wrap=True, highlight=False)
     table = Table("", Column("", justify="right"), show_header=False)
     for label, value in result.as_dict().items():
@@ -103,25 +124,26 @@ def evaluate_policy(asked: Eval) -> int:
 
 
 def play(asked: Play) -> int:
-    """Film a policy in a few environments side by side."""
-    from podpo.video import NUM_FILMED, film
+    """Film a policy."""
+    from podpo.video import film
 
-    policy, config, name = _policy_to_show(asked)
-    task = make_task(config.task, num_envs=NUM_FILMED, seed=asked.seed)
+    config, checkpoint, name = _policy_to_show(asked)
+    task = make_filmed_task(config.task, asked.seed, resolve_device(config.device, config.task))
     torch.manual_seed(asked.seed)
-    film(policy or AGENTS[asked.policy](task), task, asked.video)
+    film(_policy(asked, config, checkpoint, task), task, asked.video)
     Console().print(f"{asked.video} (shows {name})", soft_wrap=True, highlight=False)
     return 0
 
 
 def export(asked: Export) -> int:
     """Write a policy file and say how far it is from the original."""
-    from podpo.export import export_policy
+    from podpo.export import NUM_CHECKED, export_policy
 
     folder, checkpoint = find_run(asked.run_name, asked.log_root, asked.best)
     config = folder.read_config()
-    model = load_policy(config, checkpoint)
-    difference = export_policy(model, asked.out, asked.noise, config, run=str(checkpoint))
+    task = make_task(config.task, NUM_CHECKED, config.seed)
+    model = load_policy(config, checkpoint, task)
+    difference = export_policy(model, asked.out, asked.noise, config, task, run=str(checkpoint))
     Console().print(
         f"{asked.out} (from {checkpoint}; largest difference from the policy: {difference:.1e})",
         soft_wrap=True,
@@ -146,12 +168,18 @@ def plot(asked: Plot) -> int:
     return 0
 
 
-def _policy_to_show(asked: Eval | Play) -> tuple[Policy | None, RunConfig, str]:
-    """A trained policy, its run's configuration and its name; no policy for the agents that need no training."""
+def _policy_to_show(asked: Eval | Play) -> tuple[RunConfig, Path | None, str]:
+    """A run's configuration, its checkpoint (none for the agents that need no training) and its name."""
     if asked.policy in AGENTS:
-        return None, preset(asked.task or DEFAULT_TASK), asked.policy
+        return preset(asked.task or DEFAULT_TASK), None, asked.policy
     folder, checkpoint = find_run(asked.policy, asked.log_root, asked.best)
     config = folder.read_config()
     if asked.task not in (None, config.task):
         raise ConfigError(f"task = {asked.task!r} cannot work: {folder.path} was trained on {config.task!r}.")
-    return deployed(load_policy(config, checkpoint), asked.noise), config, str(checkpoint)
+    return config, checkpoint, str(checkpoint)
+
+
+def _policy(asked: Eval | Play, config: RunConfig, checkpoint: Path | None, task: Task) -> Policy:
+    if checkpoint is None:
+        return AGENTS[asked.policy](task)
+    return deployed(load_policy(config, checkpoint, task), asked.noise)

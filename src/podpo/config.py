@@ -237,6 +237,8 @@ class RunConfig:
     """Environments that run side by side."""
     num_steps_per_env: int = 24
     """Steps of each environment in one rollout."""
+    desynchronize_episodes: bool = False
+    """Start training with episodes at different times of their course, as rsl_rl's init_at_random_ep_len does."""
     max_iterations: int = 300
     """Rollouts (and updates) until the run is done; a resumed run stops at the same number. Another number than at
     the start stretches or shortens the linear schedules."""
@@ -245,13 +247,17 @@ class RunConfig:
     seed: int = 1
     """Seed of weights, noise and task."""
     device: str = "auto"
-    """cpu, cuda, cuda:1, ...; `auto` is what suits the task: the CPU for tasks without a simulator."""
+    """cpu, cuda, cuda:1, ...; `auto` is what suits the task: a GPU for simulated robots, if there is one."""
     checkpoint_interval: int = 25
     """Iterations between checkpoints."""
     eval_interval: int = 25
     """Iterations between noise-free evaluations."""
     eval_episodes: int = 256
-    """Episodes of one evaluation."""
+    """Episodes of one evaluation, of each deployment."""
+    eval_deployments: tuple[Deployment, ...] = ("zero", "sample")
+    """What an evaluation measures: the policy without noise (always), sampled, as a mean over several noises."""
+    film: bool = False
+    """End by filming the policy, into the run folder."""
     logger: Literal["tensorboard", "wandb", "none"] = "tensorboard"
     """Where metrics go besides progress.csv."""
     log_root: str = "logs"
@@ -268,6 +274,7 @@ class RunConfig:
         ):
             require(getattr(self, name) >= 1, name, getattr(self, name), "use 1 or more")
         require_known_choices(self)
+        require("zero" in self.eval_deployments, "eval_deployments", self.eval_deployments, "keep zero among them")
         require(0 <= self.seed < 2**31, "seed", self.seed, "use 0 or more, below 2^31")
         require(self.max_time is None or self.max_time > 0, "max_time", self.max_time, "use seconds > 0")
         samples = self.num_envs * self.num_steps_per_env

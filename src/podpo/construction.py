@@ -14,6 +14,7 @@ from rsl_rl.env import VecEnv
 from podpo.algorithm import PODPO
 from podpo.baselines.ppo import gaussian_actor, ppo_section
 from podpo.config import PODPOConfig, RunConfig
+from podpo.tasks import is_simulated
 from podpo.validation import ConfigError
 
 if TYPE_CHECKING:
@@ -52,10 +53,10 @@ def build_algorithm(config: RunConfig, env: VecEnv, device: str, fresh: bool = T
         return algorithm_class.construct_algorithm(env.get_observations(), env, host_config(config), device)
 
 
-def resolve_device(name: str) -> str:
-    """`auto` is the CPU for the toy tasks: their tensors are too small to gain from a GPU."""
+def resolve_device(name: str, task: str) -> str:
+    """`auto` is the CPU for the toy tasks, whose tensors are too small to gain from a GPU."""
     if name == "auto":
-        return "cpu"
+        return "cuda" if is_simulated(task) and torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
         torch.empty(0, device=device)

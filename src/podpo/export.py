@@ -25,8 +25,7 @@ from podpo import __version__
 from podpo.actor import OneStepActor, StochasticActor
 from podpo.config import RunConfig
 from podpo.run_folder import write_atomically
-from podpo.tasks import make_task
-from podpo.tasks.toy import ToyTask
+from podpo.tasks.task import Task
 from podpo.validation import ConfigError, require
 
 OPSET = 18
@@ -37,7 +36,9 @@ TOLERANCE = 1e-4
 ExportedNoise = Literal["zero", "mean", "input"]
 
 
-def export_policy(model: MLPModel, out: Path, noise: ExportedNoise, config: RunConfig, run: str = "") -> float:
+def export_policy(
+    model: MLPModel, out: Path, noise: ExportedNoise, config: RunConfig, task: Task, run: str = ""
+) -> float:
     """Write `model` to `out` (.onnx, .pt or .safetensors) and return how far the file's actions are from the model's.
 
     Inputs are `obs` `[batch, O]`, raw, and with noise = "input" also `noise` `[batch, Z]`; the output is
@@ -46,7 +47,6 @@ def export_policy(model: MLPModel, out: Path, noise: ExportedNoise, config: RunC
     require(out.suffix in WRITERS, "out", str(out), f"end the name in one of {', '.join(WRITERS)}")
     model = model.cpu().eval()
     module = exportable(model, noise).eval()
-    task = make_task(config.task, NUM_CHECKED, config.seed)
     metadata = {"run": run} | describe(module, noise, config, task)
     with tempfile.TemporaryDirectory() as folder:
         temporary = Path(folder) / out.name
@@ -72,7 +72,7 @@ def exportable(model: MLPModel, noise: ExportedNoise) -> nn.Module:
         model.deployment = before
 
 
-def describe(module: nn.Module, noise: ExportedNoise, config: RunConfig, task: ToyTask) -> dict[str, Any]:
+def describe(module: nn.Module, noise: ExportedNoise, config: RunConfig, task: Task) -> dict[str, Any]:
     """What a user of the file needs to know: inputs, task, and the robot's joints and gains where it has any."""
     return {
         "producer": f"podpo {__version__}",

@@ -20,6 +20,16 @@ def missing_libraries() -> list[str]:
     return [library for library in LIBRARIES if not _can_load(library)]
 
 
+def has_gpu() -> bool:
+    """Whether CUDA sees a GPU, asked of the driver itself: importing torch would take seconds."""
+    try:
+        cuda = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    count = ctypes.c_int()
+    return cuda.cuInit(0) == 0 and cuda.cuDeviceGetCount(ctypes.byref(count)) == 0 and count.value > 0
+
+
 def extra_line(extra: str) -> str:
     """The command that installs one of podpo's extras."""
     return f"uv sync --extra {extra}" if IS_CHECKOUT else f"pip install 'podpo[{extra}]'"

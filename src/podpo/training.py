@@ -24,18 +24,19 @@ from podpo.checkpoint import (
     set_random_state,
     write_checkpoint,
 )
-from podpo.config import Deployment, RunConfig
+from podpo.config import RunConfig
 from podpo.construction import build_algorithm, resolve_device
-from podpo.evaluation import Evaluation, deployed, evaluate, make_evaluation_task
+from podpo.evaluation import Evaluation, deployed, evaluate_side_by_side, evaluation_seed
 from podpo.metrics import Metrics, check_logger
 from podpo.progress import ProgressDisplay
 from podpo.run_folder import RunFolder, write_json
 from podpo.tasks import make_task
+from podpo.tasks.task import Task
 from podpo.validation import ConfigError, require_finite
 
+NOISE_WORDS = {"zero": "without noise", "sample": "sampled", "mean": "averaged"}
 EPISODES_REMEMBERED = 100
 """Finished episodes in the running mean of the training return, as in rsl_rl."""
-EVALUATED_DEPLOYMENTS: tuple[Deployment, ...] = ("zero", "sample")
 
 
 class Episodes:
@@ -76,10 +77,12 @@ class Training:
     ) -> None:
         self.config, self.folder = config, folder
         self.console = console or Console()
-        self.device = resolve_device(config.device)
+        self.device = resolve_device(config.device, config.task)
         check_logger(config.logger)
-        seed_everything(config.seed)
         self.task = make_task(config.task, config.num_envs, config.seed, self.device)
+        if config.desynchronize_episodes:
+            self.task.desynchronize()
+        seed_everything(config.seed)  # after the task: a simulator may have thrown the dice
         self.algorithm = build_algorithm(config, self.task, self.device, fresh=checkpoint is None)
         self.algorithm.train_mode()
         self.episodes = Episodes(config.num_envs, self.device)
@@ -87,6 +90,7 @@ class Training:
         self.train_s = 0.0
         self.best_return = -float("inf")
         self.stop_signal: int | None = None
+        self._evaluation_task: Task | None = None
         self._evaluated_iteration = -1
         self._troubles: set[str] = set()
         if checkpoint is not None:
@@ -161,12 +165,18 @@ class Training:
 
     def _evaluate(self, metrics: Metrics, display: ProgressDisplay) -> dict[str, Evaluation]:
         """Evaluate without touching training's random numbers; keeps the best state by noise-free return."""
+        config = self.config
         with torch.random.fork_rng(devices=[self.device] if self.device.startswith("cuda") else []):
-            torch.manual_seed(self.config.seed)
-            task = make_evaluation_task(self.config, self.config.eval_episodes, self.device)
+            seed = evaluation_seed(config.seed, "training")
+            if self._evaluation_task is None:
+                num_envs = config.eval_episodes * len(config.eval_deployments)
+                self._evaluation_task = make_task(config.task, num_envs, seed, self.device)
+            self._evaluation_task.reset(seed)
+            torch.manual_seed(config.seed)
             policy = self.algorithm.get_policy()
             policy.eval()
-            results = {noise: evaluate(deployed(policy, noise), task) for noise in EVALUATED_DEPLOYMENTS}
+            policies = {noise: deployed(policy, noise) for noise in config.eval_deployments}
+            results = evaluate_side_by_side(policies, self._evaluation_task)
             policy.train()
         if self.iteration == self._evaluated_iteration:
             return results
@@ -186,8 +196,8 @@ class Training:
             with self._going_on_without_disk(display):
                 self._save_best(best)
         display.say(
-            f"  evaluation at iteration {self.iteration}: return {best:.2f} without noise, "
-            f"{results['sample'].return_mean:.2f} sampled"
+            f"  evaluation at iteration {self.iteration}: return "
+            + ", ".join(f"{result.return_mean:.2f} {NOISE_WORDS[noise]}" for noise, result in results.items())
         )
         return results
 
@@ -275,7 +285,7 @@ class Training:
                 signal.signal(number, handler)
 
 
-FIXED_FOR_A_RUN = ("task", "num_envs", "num_steps_per_env", "seed")
+FIXED_FOR_A_RUN = ("task", "num_envs", "num_steps_per_env", "seed", "desynchronize_episodes")
 FIXED_FOR_AN_ALGORITHM = ("name", "actor", "critic", "optimizer")
 
 

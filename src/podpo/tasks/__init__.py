@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from podpo.installation import LIBRARIES_LINE, missing_libraries
+from podpo.installation import LIBRARIES_LINE, extra_line, missing_libraries
 from podpo.validation import ConfigError, near_and_known
 
 if TYPE_CHECKING:
-    from podpo.tasks.toy import ToyTask
+    from podpo.tasks.task import Task
 
 TASKS: dict[str, str] = {
+    "go2-walk": "podpo.tasks.go2_walk:Go2Walk",
+    "go2-walk-fixed": "podpo.tasks.go2_walk:Go2WalkFixed",
     "point-track": "podpo.tasks.toy:PointTrack",
     "multi-goal": "podpo.tasks.toy:MultiGoal",
     "bandit": "podpo.tasks.toy:Bandit",
@@ -25,12 +28,32 @@ def check_task(name: str) -> str:
     return name
 
 
-def make_task(name: str, num_envs: int, seed: int, device: str = "cpu") -> ToyTask:
+def is_simulated(name: str) -> bool:
+    """Whether a task runs in a simulator: it takes a while to build, and gains from a GPU."""
+    return "toy" not in TASKS[check_task(name)]
+
+
+def make_task(name: str, num_envs: int, seed: int, device: str = "cpu") -> Task:
     """A task with `num_envs` environments; the same seed gives the same episodes."""
+    return task_class(name)(num_envs=num_envs, seed=seed, device=device)
+
+
+def make_filmed_task(name: str, seed: int, device: str = "cpu") -> Task:
+    """A task that can draw pictures of itself, with as many environments as one shows well."""
+    home = task_class(name)
+    return home(num_envs=home.num_filmed, seed=seed, device=device, for_film=True)
+
+
+def task_class(name: str) -> type[Task]:
+    """The class of a task, whose simulator is imported now."""
     module, _, attribute = TASKS[check_task(name)].partition(":")
     try:
-        home = import_module(module)
+        return getattr(import_module(module), attribute)
     except (ImportError, OSError) as error:
-        remedy = f"run '{LIBRARIES_LINE}'" if missing_libraries() else "'podpo doctor' tells what is missing"
-        raise ConfigError(f"the task {name!r} cannot be loaded ({error}): {remedy}.") from error
-    return getattr(home, attribute)(num_envs=num_envs, seed=seed, device=device)
+        raise ConfigError(f"the task {name!r} cannot be loaded ({error}): {_remedy(name)}.") from error
+
+
+def _remedy(name: str) -> str:
+    if is_simulated(name) and find_spec("genesis") is None:
+        return f"run '{extra_line('genesis')}'"
+    return f"run '{LIBRARIES_LINE}'" if missing_libraries() else "'podpo doctor' tells what is missing"

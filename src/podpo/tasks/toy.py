@@ -7,46 +7,35 @@ from typing import Any
 
 import numpy as np
 import torch
-from rsl_rl.env import VecEnv
 from tensordict import TensorDict
 from torch import Tensor
+
+from podpo.tasks.task import Task
 
 DT_S = 0.02
 """Nominal length of a step, for videos and for extensions that scale by time."""
 
 
-class ToyTask(VecEnv):
-    """A vectorised task with its own random numbers; subclasses say how it starts, moves and pays.
+class ToyTask(Task):
+    """A vectorised task with its own random numbers; subclasses say how it starts, moves and pays."""
 
-    `extras` of a step holds `time_outs`, `final_obs` (observations before the reset), `log` (metrics of the
-    episodes that ended) and, where a task has several equally good solutions, `mode` (the one that an episode
-    found, -1 for none) and `context` (episodes of one context are compared with each other).
-    """
-
-    num_obs: int
-    num_modes: int = 0
-    num_contexts: int = 1
-    min_film_steps: int = 0
+    step_dt = DT_S
+    least_film_steps: int = 0
     """A film of a task with shorter episodes shows several."""
-    ends_for_good: bool = False
-    """The last step is the end of the task (nothing follows), not a time-out."""
 
-    def __init__(self, num_envs: int, seed: int = 1, device: str = "cpu") -> None:
+    def __init__(self, num_envs: int, seed: int = 1, device: str = "cpu", for_film: bool = False) -> None:
         self.num_envs = num_envs
         self.device = device
         self.cfg = {"task": type(self).__name__, "num_envs": num_envs, "seed": seed}
-        self.step_dt = DT_S
+        self.film_steps = max(int(self.max_episode_length) - 1, self.least_film_steps)
         self.generator = torch.Generator(device).manual_seed(seed)
         self.episode_length_buf = torch.zeros(num_envs, dtype=torch.long, device=device)
         self.episode_return = torch.zeros(num_envs, device=device)
         self.state = self._start()
 
-    @property
-    def unwrapped(self) -> ToyTask:
-        return self
-
-    def reset(self) -> TensorDict:
-        """Start a new episode in every environment."""
+    def reset(self, seed: int | None = None) -> TensorDict:
+        if seed is not None:
+            self.generator.manual_seed(seed)
         self.state = self._start()
         self.episode_length_buf.zero_()
         self.episode_return.zero_()
@@ -70,8 +59,10 @@ class ToyTask(VecEnv):
         self._restart(dones)
         return self.get_observations(), rewards, dones, extras
 
+    def desynchronize(self) -> None:
+        self.episode_length_buf = self._uniform(0, float(self.max_episode_length)).long()
+
     def state_dict(self) -> dict[str, Tensor]:
-        """Everything that the future depends on."""
         own = {"episode_length": self.episode_length_buf, "episode_return": self.episode_return}
         return {
             "generator": self.generator.get_state(),
@@ -86,13 +77,11 @@ class ToyTask(VecEnv):
         self.state = {name: saved[f"state.{name}"].clone() for name in self.state}
 
     def render_frame(self) -> np.ndarray:
-        """A picture of the present state, `[H, W, 3]` bytes."""
         from podpo.tasks.toy_drawing import render
 
         return render(self)
 
     def export_metadata(self) -> dict[str, Any]:
-        """What a user of an exported policy must know about its actions."""
         return {"action_names": [f"action_{i}" for i in range(self.num_actions)], "action_scale": "none"}
 
     def _restart(self, dones: Tensor) -> None:
@@ -208,11 +197,11 @@ class Bandit(ToyTask):
     num_obs = 2
     max_episode_length = 1
     ends_for_good = True
-    min_film_steps = 30
+    least_film_steps = 30
     width = 0.3
 
-    def __init__(self, num_envs: int, seed: int = 1, device: str = "cpu") -> None:
-        super().__init__(num_envs, seed, device)
+    def __init__(self, num_envs: int, seed: int = 1, device: str = "cpu", for_film: bool = False) -> None:
+        super().__init__(num_envs, seed, device, for_film)
         self.last_action = torch.zeros(num_envs, 2, device=device)
         self.last_direction = self.direction
 
@@ -244,17 +233,3 @@ class Bandit(ToyTask):
     def _mode(self) -> Tensor:
         nearest = self._distances().min(dim=1)
         return torch.where(nearest.values < 2 * self.width, nearest.indices, -1)
-
-
-def mode_coverage(mode: Tensor, context: Tensor, num_modes: int, num_contexts: int = 1) -> float:
-    """Effective share of the modes in use, from 1/num_modes (one only) to 1 (all alike); NaN if none was found.
-
-    For each context, the exponential of the entropy of the modes found, over their number; the mean over
-    contexts in which at least two episodes found one.
-    """
-    found = mode >= 0
-    index = context[found] * num_modes + mode[found]
-    counts = torch.bincount(index, minlength=num_modes * num_contexts).view(num_contexts, num_modes).double()
-    counts = counts[counts.sum(dim=1) >= 2]
-    p = counts / counts.sum(dim=1, keepdim=True)
-    return float((torch.special.entr(p).sum(dim=1).exp() / num_modes).mean())
