@@ -216,7 +216,7 @@ def run(name: str) -> None:
         "torch": about["versions"]["torch"],
     }
     path = RESULTS / f"{name}.csv"
-    table = CsvTable(path, keep_until_iteration=sys.maxsize)
+    table = CsvTable(path)
     done = {(row["task"], row["variant"], row["seed"], row["iteration"]) for row in read_table(path)}
     jobs = [
         (label, replace(config, seed=seed))

@@ -18,7 +18,7 @@ from tyro.conf import Positional, arg, subcommand
 
 from podpo import __version__
 from podpo.config import AlgorithmName, Deployment, RunConfig
-from podpo.installation import has_gpu
+from podpo.installation import uses_gpu
 from podpo.presets import DEFAULT_TASK, preset
 from podpo.run_folder import find_run
 from podpo.validation import ConfigError, DivergedError, near_and_known, require
@@ -140,6 +140,50 @@ class Plot:
 
 
 @dataclass(frozen=True, kw_only=True)
+class StudyCommand:
+    """Train a whole study: every variant with every seed. What is there already is not run again."""
+
+    name: Annotated[Positional[str], arg(metavar="NAME")]
+    """go2-search, go2 or go2-fixed."""
+    results: Path = Path("benchmarks/results")
+    """Folder for the CSV files of all studies."""
+    log_root: Path = Path("logs/study")
+    """Folder for the run folders."""
+    workers: int | None = None
+    """Processes that train side by side; one per GPU, or one per core, when unset."""
+    max_time: float | None = None
+    """Seconds after which no further run is started."""
+    device: str = "auto"
+    """cpu, cuda, cuda:1, ...; `auto` is a GPU, if there is one."""
+
+    def __post_init__(self) -> None:
+        require(self.workers is None or self.workers >= 1, "workers", self.workers, "use 1 or more")
+        require(self.max_time is None or self.max_time > 0, "max_time", self.max_time, "use seconds > 0")
+
+    def run(self) -> int:
+        from podpo.commands import study
+
+        return study(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """Tables and figures of a study, from its CSV files alone."""
+
+    name: Annotated[Positional[str], arg(metavar="NAME")]
+    """Name of the study."""
+    results: Path = Path("benchmarks/results")
+    """Folder with the CSV files of all studies."""
+    out: Path | None = None
+    """Folder for report.md and the figures; that of the study's CSV files when unset."""
+
+    def run(self) -> int:
+        from podpo.commands import report
+
+        return report(self)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Doctor:
     """Tell what is installed, what is missing, and the line that mends it."""
 
@@ -155,6 +199,8 @@ COMMANDS: dict[str, Any] = {
     "play": Play,
     "export": Export,
     "plot": Plot,
+    "study": StudyCommand,
+    "report": Report,
     "doctor": Doctor,
 }
 
@@ -217,9 +263,7 @@ def starting_point(arguments: list[str], task: str) -> Train:
         return _as_train(dataclasses.replace(config, max_time=None), resume)  # the limit was that process's own
     name = _value_of("--algorithm.name", arguments) or "podpo"
     algorithm: AlgorithmName = "ppo" if name == "ppo" else "podpo"  # any other value is tyro's to refuse
-    device = _value_of("--device", arguments) or "auto"
-    on_gpu = device.startswith("cuda") or (device == "auto" and has_gpu())
-    return _as_train(preset(task, algorithm, on_gpu), None)
+    return _as_train(preset(task, algorithm, uses_gpu(_value_of("--device", arguments) or "auto")), None)
 
 
 def _with_resumed_checkpoint(arguments: list[str]) -> list[str]:

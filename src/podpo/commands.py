@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from rich.table import Column, Table
 from podpo.config import RunConfig
 from podpo.construction import resolve_device
 from podpo.evaluation import AGENTS, Policy, deployed, evaluate, evaluation_seed, load_policy
+from podpo.installation import uses_gpu
 from podpo.presets import DEFAULT_TASK, preset
 from podpo.progress import UnbrokenConsole
 from podpo.run_folder import branch_run, create_run, discard_run, find_folder, find_run, write_records
@@ -22,7 +24,7 @@ from podpo.training import Training, check_resumed, write_summary
 from podpo.validation import ConfigError, DivergedError, require
 
 if TYPE_CHECKING:
-    from podpo.cli import Eval, Export, Play, Plot
+    from podpo.cli import Eval, Export, Play, Plot, Report, StudyCommand
 
 
 def train(config: RunConfig, resume: str | None) -> int:
@@ -165,6 +167,35 @@ def plot(asked: Plot) -> int:
     require(len(begun) > 0, "runs", asked.runs, "name one that has begun")
     plot_runs(begun, asked.out)
     Console().print(asked.out, soft_wrap=True, highlight=False)
+    return 0
+
+
+def study(asked: StudyCommand) -> int:
+    """Train what is missing of a study; 1 if a run has failed."""
+    from podpo.studies import find_study
+    from podpo.study import run_study
+
+    on_gpu = uses_gpu(asked.device)
+    declared = find_study(asked.name, on_gpu)
+    num_workers = asked.workers or (max(torch.cuda.device_count(), 1) if on_gpu else os.cpu_count() or 1)
+    console = UnbrokenConsole()
+    failures = run_study(declared, asked.results, asked.log_root, num_workers, asked.max_time, console)
+    console.print(asked.results / asked.name, soft_wrap=True, highlight=False)
+    if failures:
+        console.print(f"{failures} runs failed; the same command tries them again", highlight=False)
+    return int(failures > 0)
+
+
+def report(asked: Report) -> int:
+    """Print a study's tables and draw its figures."""
+    from podpo.report import write_report
+
+    folder = asked.results / asked.name
+    require((folder / "evaluations.csv").is_file(), "name", asked.name, f"there is no {folder}/evaluations.csv")
+    text, pictures = write_report(folder, asked.out or folder)
+    print(text)
+    for picture in pictures:
+        Console().print(picture, soft_wrap=True, highlight=False)
     return 0
 
 

@@ -30,6 +30,11 @@ def has_gpu() -> bool:
     return cuda.cuInit(0) == 0 and cuda.cuDeviceGetCount(ctypes.byref(count)) == 0 and count.value > 0
 
 
+def uses_gpu(device: str) -> bool:
+    """Whether a simulated task would run on a GPU."""
+    return device.startswith("cuda") or (device == "auto" and has_gpu())
+
+
 def extra_line(extra: str) -> str:
     """The command that installs one of podpo's extras."""
     return f"uv sync --extra {extra}" if IS_CHECKOUT else f"pip install 'podpo[{extra}]'"

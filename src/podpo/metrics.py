@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
@@ -25,11 +25,10 @@ class ScalarWriter(Protocol):
 class CsvTable:
     """A CSV file that grows by rows, and by columns: a number may be seen for the first time late in a run."""
 
-    def __init__(self, path: Path, keep_until_iteration: int = 0) -> None:
-        """Rows after `keep_until_iteration` belong to a future that was lost in a crash; they are removed."""
+    def __init__(self, path: Path, keep: Callable[[dict[str, str]], bool] = lambda row: True) -> None:
+        """Rows that are there already and that `keep` does not want are removed."""
         self.path = path
-        rows = read_table(path) if path.exists() else []
-        self._rewrite([row for row in rows if int(row["iteration"]) <= keep_until_iteration])
+        self._rewrite([row for row in read_table(path) if keep(row)] if path.exists() else [])
 
     def append(self, row: Mapping[str, Any]) -> None:
         if row.keys() <= set(self._writer.fieldnames):
@@ -67,8 +66,12 @@ class Metrics:
     """All destinations of one run."""
 
     def __init__(self, config: RunConfig, folder: RunFolder, start_iteration: int) -> None:
-        self.progress = CsvTable(folder.path / "progress.csv", start_iteration)
-        self.evaluations = CsvTable(folder.path / "evaluations.csv", start_iteration)
+
+        def is_past(row: dict[str, str]) -> bool:  # the future of a checkpoint was lost in a crash
+            return int(row["iteration"]) <= start_iteration
+
+        self.progress = CsvTable(folder.path / "progress.csv", is_past)
+        self.evaluations = CsvTable(folder.path / "evaluations.csv", is_past)
         self.writer = make_writer(config, folder, start_iteration)
 
     def log_iteration(self, row: Mapping[str, float]) -> None:

@@ -184,12 +184,18 @@ def describe_run() -> dict[str, Any]:
     """What someone needs to know to repeat a run: command, commit, versions, machine."""
     return {
         "command": shlex.join(["podpo", *sys.argv[1:]]),
-        "commit": _git("rev-parse", "HEAD") + ("+changes" if _git("status", "--porcelain", "--", *SOURCES) else ""),
+        "commit": commit(),
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "python": platform.python_version(),
         "versions": {name: installed for name in VERSIONED if (installed := _installed(name))},
         "machine": describe_machine(),
     }
+
+
+def commit() -> str:
+    """Commit of podpo's source; PODPO_COMMIT tells it where the source has come without its history."""
+    found = _git("rev-parse", "HEAD") + ("+changes" if _git("status", "--porcelain", "--", *SOURCES) else "")
+    return found or os.environ.get("PODPO_COMMIT", "")
 
 
 def describe_machine() -> str:

@@ -30,7 +30,7 @@ from podpo.evaluation import Evaluation, deployed, evaluate_side_by_side, evalua
 from podpo.metrics import Metrics, check_logger
 from podpo.progress import ProgressDisplay
 from podpo.run_folder import RunFolder, write_json
-from podpo.tasks import make_task
+from podpo.tasks import make_task, task_class
 from podpo.tasks.task import Task
 from podpo.validation import ConfigError, require_finite
 
@@ -73,13 +73,19 @@ class Training:
     """One run: `run()` it, from the start or from a checkpoint."""
 
     def __init__(
-        self, config: RunConfig, folder: RunFolder, console: Console | None = None, checkpoint: Path | None = None
+        self,
+        config: RunConfig,
+        folder: RunFolder,
+        console: Console | None = None,
+        checkpoint: Path | None = None,
+        reuse: Training | None = None,
     ) -> None:
+        """`checkpoint` is what to go on from; `reuse` a training that is over, whose simulators may be taken."""
         self.config, self.folder = config, folder
         self.console = console or Console()
         self.device = resolve_device(config.device, config.task)
         check_logger(config.logger)
-        self.task = make_task(config.task, config.num_envs, config.seed, self.device)
+        self.task = self._make_task(config.num_envs, config.seed, reuse and reuse.task)
         if config.desynchronize_episodes:
             self.task.desynchronize()
         seed_everything(config.seed)  # after the task: a simulator may have thrown the dice
@@ -90,7 +96,7 @@ class Training:
         self.train_s = 0.0
         self.best_return = -float("inf")
         self.stop_signal: int | None = None
-        self._evaluation_task: Task | None = None
+        self._evaluation_task = reuse and reuse._evaluation_task
         self._evaluated_iteration = -1
         self._troubles: set[str] = set()
         if checkpoint is not None:
@@ -124,6 +130,14 @@ class Training:
         finally:
             with suppress(OSError):  # every row is on the disk already
                 metrics.close()
+
+    def _make_task(self, num_envs: int, seed: int, before: Task | None) -> Task:
+        """The run's task, as new; it is `before` itself if that has the right shape, since simulators build slowly."""
+        name = self.config.task
+        if type(before) is task_class(name) and before.num_envs == num_envs and str(before.device) == self.device:
+            before.reset(seed)
+            return before
+        return make_task(name, num_envs, seed, self.device)
 
     def _iterate(self) -> dict[str, float]:
         """One rollout and one update."""
@@ -168,10 +182,8 @@ class Training:
         config = self.config
         with torch.random.fork_rng(devices=[self.device] if self.device.startswith("cuda") else []):
             seed = evaluation_seed(config.seed, "training")
-            if self._evaluation_task is None:
-                num_envs = config.eval_episodes * len(config.eval_deployments)
-                self._evaluation_task = make_task(config.task, num_envs, seed, self.device)
-            self._evaluation_task.reset(seed)
+            num_envs = config.eval_episodes * len(config.eval_deployments)
+            self._evaluation_task = self._make_task(num_envs, seed, self._evaluation_task)
             torch.manual_seed(config.seed)
             policy = self.algorithm.get_policy()
             policy.eval()
@@ -186,6 +198,7 @@ class Training:
             "env_steps": self.iteration * self.config.num_envs * self.config.num_steps_per_env,
             "train_s": self.train_s,
             "train_return": self.episodes.means().get("Train/mean_reward", float("nan")),
+            "spread": policy.output_std.mean().item(),
         }
         for noise, result in results.items():
             row |= {f"{noise}/{name}": value for name, value in result.as_dict().items()}

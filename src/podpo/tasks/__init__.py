@@ -28,6 +28,10 @@ def check_task(name: str) -> str:
     return name
 
 
+MAX_RETURNS = {"go2-walk": 24.0, "go2-walk-fixed": 24.0, "point-track": 100.0, "bandit": 1.0}
+"""The most that an episode can pay, where it is known."""
+
+
 def is_simulated(name: str) -> bool:
     """Whether a task runs in a simulator: it takes a while to build, and gains from a GPU."""
     return "toy" not in TASKS[check_task(name)]

@@ -48,9 +48,7 @@ class Scene:
         self.num_envs = num_envs
         self.scene = gs.Scene(
             sim_options=gs.options.SimOptions(dt=dt_s, substeps=substeps),
-            rigid_options=gs.options.RigidOptions(
-                enable_self_collision=False, tolerance=1e-5, max_collision_pairs=20
-            ),
+            rigid_options=gs.options.RigidOptions(enable_self_collision=False, tolerance=1e-5, max_collision_pairs=20),
             vis_options=gs.options.VisOptions(rendered_envs_idx=list(range(num_envs if film else 1))),
             show_viewer=False,
         )

@@ -32,12 +32,11 @@ class Go2Walk(RobotTask):
     kp, kd = 20.0, 0.5
     action_scale = 0.25
     num_obs = 45
-    max_return = 24.0
     num_filmed = 1
     film_steps = 400
     film_stride = 2
     film_fps = 25
-    reward_weights: Mapping[str, float] = {  # noqa: RUF012  read only
+    reward_weights: Mapping[str, float] = {
         "tracking_lin_vel": 1.0,
         "tracking_ang_vel": 0.2,
         "lin_vel_z": -1.0,

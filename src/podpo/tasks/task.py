@@ -26,8 +26,6 @@ class Task(VecEnv):
     num_obs: int
     step_dt: float
     """Seconds between two actions."""
-    max_return: float | None = None
-    """The most that an episode can pay, where it is known."""
     num_modes: int = 0
     num_contexts: int = 1
     num_filmed: int = 16

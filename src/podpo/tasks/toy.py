@@ -37,8 +37,8 @@ class ToyTask(Task):
         if seed is not None:
             self.generator.manual_seed(seed)
         self.state = self._start()
-        self.episode_length_buf.zero_()
-        self.episode_return.zero_()
+        self.episode_length_buf = torch.zeros_like(self.episode_length_buf)
+        self.episode_return = torch.zeros_like(self.episode_return)
         return self.get_observations()
 
     def get_observations(self) -> TensorDict:
