@@ -78,14 +78,25 @@ OWN_CHOICES: dict[AlgorithmName, dict[str, tuple[Any, ...]]] = {
 
 
 def go2_cpu_search(on_gpu: bool) -> Study:
-    """As many settings for PPO as for PODPO, drawn at random, for the same time on one core each."""
+    """As many settings for PPO as for PODPO, drawn at random (what both have, alike), for the same time on one core."""
     dice = random.Random(0)
-    variants: list[Variant] = []
-    for name in ALGORITHMS:
-        for _ in range(NUM_DRAWS):
-            drawn = {key: dice.choice(values) for key, values in (SHARED_CHOICES | OWN_CHOICES[name]).items()}
-            variants.append(_drawn(name, drawn))
+    shared = _balanced_draws(SHARED_CHOICES, dice)
+    variants = [
+        _drawn(name, theirs | own)
+        for name in ALGORITHMS
+        for theirs, own in zip(shared, _balanced_draws(OWN_CHOICES[name], dice), strict=True)
+    ]
     return Study("go2-cpu-search", "Which settings learn go2-walk fastest on a CPU?", tuple(variants), (101,))
+
+
+def _balanced_draws(choices: dict[str, tuple[Any, ...]], dice: random.Random) -> list[dict[str, Any]]:
+    """NUM_DRAWS settings in which each value of a choice occurs about as often as the others."""
+    columns = []
+    for values in choices.values():
+        column = [values[i % len(values)] for i in range(NUM_DRAWS)]
+        dice.shuffle(column)
+        columns.append(column)
+    return [dict(zip(choices, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def _drawn(name: AlgorithmName, drawn: dict[str, Any]) -> Variant:
