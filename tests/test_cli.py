@@ -249,7 +249,7 @@ def test_flags_change_the_preset_of_their_task() -> None:
     assert command.algorithm.num_candidates == 16
     assert command.algorithm.actor.init == "plain"
     assert command.algorithm.actor.hidden_dims == (64, 64), "the rest of the preset stays"
-    assert parse(["train"]).task == "point-track"
+    assert parse(["train"]).task == "go2-walk"
     assert parse(["train", "--seed", "2", "bandit"]) == parse(["train", "bandit", "--seed", "2"])
 
 

@@ -11,26 +11,30 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "podpo"
 
-TORCH_ALONE = {"drift", "returns"}
-NO_TORCH = {"validation", "config", "presets", "cli", "__init__", "__main__"}
+TORCH_ALONE = {"drift", "returns", "tasks.rewards"}
+NO_TORCH = {"validation", "config", "presets", "studies", "installation", "cli", "__init__", "__main__"}
 LEVELS = [
-    {"validation", "config", "drift", "returns", "installation"},
-    {"actor", "ranks", "samples"},
+    {"validation", "config", "drift", "returns", "installation", "statistics"},
+    {"actor", "ranks", "samples", "tasks.rewards", "tasks.cuda_graph", "tasks.modes", "tasks.genesis_scene"},
     {
         "ppo_config",
         "warm_start",
         "step_size",
         "baselines.ppo",
+        "tasks.task",
+        "tasks.robot_task",
+        "tasks.go2_walk",
         "tasks",
         "tasks.toy",
         "tasks.toy_drawing",
         "presets",
         "run_folder",
     },
-    {"algorithm", "checkpoint", "metrics", "progress"},
+    {"algorithm", "checkpoint", "metrics", "progress", "studies"},
     {"construction"},
     {"evaluation"},
     {"training", "plots", "export", "video", "doctor"},
+    {"study", "report", "bench"},
     {"commands"},
     {"cli"},
     {"__main__", "__init__"},

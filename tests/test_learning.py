@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from podpo.evaluation import evaluate, make_evaluation_task, zero_agent
+from podpo.evaluation import evaluate, evaluation_seed, zero_agent
 from podpo.presets import preset
 from podpo.run_folder import create_run
+from podpo.tasks import make_task
 from podpo.training import Training
 
 
@@ -18,7 +19,7 @@ def learn(tmp_path: Path, task: str, iterations: int, **changes: object) -> tupl
     """Noise-free return after training, and that of an agent that does nothing."""
     config = replace(preset(task), max_iterations=iterations, eval_interval=1000, logger="none", **changes)
     config = replace(config, log_root=str(tmp_path))
-    idle = make_evaluation_task(config, 256, "cpu")
+    idle = make_task(task, 256, evaluation_seed(config.seed, "training"))
     training = Training(config, create_run(config), Console(quiet=True))
     return training.run()["zero"].return_mean, evaluate(zero_agent(idle), idle).return_mean
 

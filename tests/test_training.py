@@ -19,7 +19,7 @@ from rich.console import Console
 
 from podpo.checkpoint import read_checkpoint, write_checkpoint
 from podpo.config import PPOConfig, RunConfig
-from podpo.evaluation import deployed, evaluate, load_policy, make_evaluation_task, random_agent, zero_agent
+from podpo.evaluation import deployed, evaluate, load_policy, random_agent, zero_agent
 from podpo.metrics import CsvTable, read_table
 from podpo.run_folder import RunFolder, create_run, find_run, write_atomically
 from podpo.tasks import make_task
@@ -280,7 +280,7 @@ def test_a_run_needs_the_policy_it_started_from_no_more(tmp_path: Path) -> None:
     config = small_run(tmp_path)
     begun = run(replace(config, algorithm=replace(config.algorithm, init_from=str(start))))
     start.unlink()
-    load_policy(begun.config, begun.folder.last)
+    load_policy(begun.config, begun.folder.last, begun.task)
     resumed = run(replace(begun.config, max_iterations=5), begun.folder.last, begun.folder)
     assert resumed.iteration == 5
 
@@ -290,7 +290,7 @@ def test_csv_table_drops_the_lost_future(tmp_path: Path) -> None:
     for iteration in (1, 2, 3):
         table.append({"iteration": iteration, "a": iteration * 10})
     table.close()
-    table = CsvTable(tmp_path / "t.csv", keep_until_iteration=2)
+    table = CsvTable(tmp_path / "t.csv", lambda row: int(row["iteration"]) <= 2)
     table.append({"iteration": 3, "a": 33, "unknown": 1})
     table.close()
     assert [row["a"] for row in read_table(tmp_path / "t.csv")] == ["10", "20", "33"]
@@ -342,8 +342,8 @@ def test_evaluation_reports_coverage() -> None:
 @pytest.mark.parametrize("algorithm", ["podpo", "ppo"])
 def test_a_loaded_policy_acts_like_the_trained_one(tmp_path: Path, algorithm: str) -> None:
     training = run(small_run(tmp_path, algorithm=algorithm))
-    model = load_policy(training.config, training.folder.last)
-    task = make_evaluation_task(training.config, 8, "cpu")
+    task = make_task(training.config.task, 8, 3)
+    model = load_policy(training.config, training.folder.last, task)
     obs = task.get_observations()
     trained = training.algorithm.get_policy().eval()
     assert torch.equal(deployed(model, "zero")(obs), deployed(trained, "zero")(obs))

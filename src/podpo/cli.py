@@ -184,6 +184,30 @@ class Report:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Bench:
+    """Measure speed, as ratios to the bare simulator in the same run."""
+
+    what: Annotated[Positional[Literal["env", "train"]], arg(metavar="env|train")]
+    """`env`: a step of the task; `train`: an iteration of PPO and of PODPO."""
+    task: str = DEFAULT_TASK
+    """A simulated task."""
+    num_envs: int | None = None
+    """Environments side by side; those of the task's preset when unset."""
+    device: str = "auto"
+    """cpu, cuda, cuda:1, ...; `auto` is a GPU, if there is one."""
+    results: Path | None = None
+    """Folder of CSV files (env.csv, train.csv) to append to."""
+
+    def __post_init__(self) -> None:
+        require(self.num_envs is None or self.num_envs >= 1, "num_envs", self.num_envs, "use 1 or more")
+
+    def run(self) -> int:
+        from podpo.commands import bench
+
+        return bench(self)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Doctor:
     """Tell what is installed, what is missing, and the line that mends it."""
 
@@ -201,6 +225,7 @@ COMMANDS: dict[str, Any] = {
     "plot": Plot,
     "study": StudyCommand,
     "report": Report,
+    "bench": Bench,
     "doctor": Doctor,
 }
 

@@ -18,13 +18,13 @@ from podpo.installation import uses_gpu
 from podpo.presets import DEFAULT_TASK, preset
 from podpo.progress import UnbrokenConsole
 from podpo.run_folder import branch_run, create_run, discard_run, find_folder, find_run, write_records
-from podpo.tasks import make_filmed_task, make_task
+from podpo.tasks import is_simulated, make_filmed_task, make_task
 from podpo.tasks.task import Task
 from podpo.training import Training, check_resumed, write_summary
 from podpo.validation import ConfigError, DivergedError, require
 
 if TYPE_CHECKING:
-    from podpo.cli import Eval, Export, Play, Plot, Report, StudyCommand
+    from podpo.cli import Bench, Eval, Export, Play, Plot, Report, StudyCommand
 
 
 def train(config: RunConfig, resume: str | None) -> int:
@@ -38,6 +38,7 @@ def train(config: RunConfig, resume: str | None) -> int:
         folder = origin if checkpoint == origin.last else branch_run(origin, checkpoint, config)
     with folder.being_written():
         try:
+            _announce(config, console)
             training = Training(config, folder, console, checkpoint)
         except ConfigError:
             if folder is not origin:
@@ -51,13 +52,19 @@ def train(config: RunConfig, resume: str | None) -> int:
         return _train(training, console)
 
 
-def _train(training: Training, console: Console) -> int:
-    config, folder = training.config, training.folder
+def _announce(config: RunConfig, console: Console) -> None:
+    device = resolve_device(config.device, config.task)
     console.print(
         f"[bold]{config.algorithm.name}[/] on [bold]{config.task}[/]: {config.num_envs} environments, "
-        f"seed {config.seed}, {training.device}",
+        f"seed {config.seed}, {device}",
         highlight=False,
     )
+    if is_simulated(config.task):
+        console.print("building the simulator: half a minute, the first time two minutes", highlight=False)
+
+
+def _train(training: Training, console: Console) -> int:
+    config, folder = training.config, training.folder
     try:
         results = training.run()
     except DivergedError:
@@ -196,6 +203,19 @@ def report(asked: Report) -> int:
     print(text)
     for picture in pictures:
         Console().print(picture, soft_wrap=True, highlight=False)
+    return 0
+
+
+def bench(asked: Bench) -> int:
+    """Measure, show, and keep if asked to."""
+    from podpo.bench import BENCHES, save_rows, show
+
+    console = Console()
+    rows = BENCHES[asked.what](asked.task, asked.num_envs, asked.device, Console(stderr=True))
+    show(rows, console)
+    if asked.results is not None:
+        save_rows(rows, asked.results / f"{asked.what}.csv")
+        console.print(asked.results / f"{asked.what}.csv", soft_wrap=True, highlight=False)
     return 0
 
 
