@@ -235,6 +235,8 @@ class RunConfig:
     algorithm: AlgorithmConfig = field(default_factory=AlgorithmConfig)
     num_envs: int = 256
     """Environments that run side by side."""
+    num_processes: int = 1
+    """Processes that share the environments, on a CPU: a simulator computes on one core alone."""
     num_steps_per_env: int = 24
     """Steps of each environment in one rollout."""
     desynchronize_episodes: bool = False
@@ -266,6 +268,7 @@ class RunConfig:
     def __post_init__(self) -> None:
         for name in (
             "num_envs",
+            "num_processes",
             "num_steps_per_env",
             "max_iterations",
             "checkpoint_interval",
@@ -277,6 +280,11 @@ class RunConfig:
         require("zero" in self.eval_deployments, "eval_deployments", self.eval_deployments, "keep zero among them")
         require(0 <= self.seed < 2**31, "seed", self.seed, "use 0 or more, below 2^31")
         require(self.max_time is None or self.max_time > 0, "max_time", self.max_time, "use seconds > 0")
+        require(
+            self.num_processes <= self.num_envs, "num_processes", self.num_processes, f"use {self.num_envs} or fewer"
+        )
+        on_cpu = self.device in ("auto", "cpu")
+        require(self.num_processes == 1 or on_cpu, "num_processes", self.num_processes, "use 1 on a GPU")
         samples = self.num_envs * self.num_steps_per_env
         require(
             samples >= self.algorithm.num_mini_batches,

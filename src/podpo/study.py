@@ -142,7 +142,7 @@ def outcomes(
 def _hire(num_threads: int) -> Worker:
     context = get_context("spawn")
     ours, theirs = context.Pipe()
-    process = context.Process(target=work, args=(theirs, num_threads), daemon=True)
+    process = context.Process(target=work, args=(theirs, num_threads))  # which may have children
     process.start()
     theirs.close()
     return Worker(process, ours)

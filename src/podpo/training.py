@@ -30,7 +30,7 @@ from podpo.evaluation import Evaluation, deployed, evaluate_side_by_side, evalua
 from podpo.metrics import Metrics, check_logger
 from podpo.progress import ProgressDisplay
 from podpo.run_folder import RunFolder, write_json
-from podpo.tasks import make_task, task_class
+from podpo.tasks import make_task
 from podpo.tasks.task import Task
 from podpo.validation import ConfigError, require_finite
 
@@ -133,11 +133,12 @@ class Training:
 
     def _make_task(self, num_envs: int, seed: int, before: Task | None) -> Task:
         """The run's task, as new; it is `before` itself if that has the right shape, since simulators build slowly."""
-        name = self.config.task
-        if type(before) is task_class(name) and before.num_envs == num_envs and str(before.device) == self.device:
-            before.reset(seed)
-            return before
-        return make_task(name, num_envs, seed, self.device)
+        order = (self.config.task, num_envs, self.device, self.config.num_processes)
+        if before is None or before.made_to != order:
+            name, num_envs, device, num_processes = order
+            return make_task(name, num_envs, seed, device, num_processes)
+        before.reset(seed)
+        return before
 
     def _iterate(self) -> dict[str, float]:
         """One rollout and one update."""
@@ -298,7 +299,7 @@ class Training:
                 signal.signal(number, handler)
 
 
-FIXED_FOR_A_RUN = ("task", "num_envs", "num_steps_per_env", "seed", "desynchronize_episodes")
+FIXED_FOR_A_RUN = ("task", "num_envs", "num_processes", "num_steps_per_env", "seed", "desynchronize_episodes")
 FIXED_FOR_AN_ALGORITHM = ("name", "actor", "critic", "optimizer")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -37,9 +38,16 @@ def is_simulated(name: str) -> bool:
     return "toy" not in TASKS[check_task(name)]
 
 
-def make_task(name: str, num_envs: int, seed: int, device: str = "cpu") -> Task:
-    """A task with `num_envs` environments; the same seed gives the same episodes."""
-    return task_class(name)(num_envs=num_envs, seed=seed, device=device)
+def make_task(name: str, num_envs: int, seed: int, device: str = "cpu", num_processes: int = 1) -> Task:
+    """A task with `num_envs` environments; the same seed (and number of processes) gives the same episodes."""
+    if num_processes == 1:
+        task = task_class(name)(num_envs=num_envs, seed=seed, device=device)
+    else:
+        from podpo.tasks.sharded import ShardedTask
+
+        task = ShardedTask(partial(make_task, name), num_envs, seed, num_processes)
+    task.made_to = (name, num_envs, device, num_processes)
+    return task
 
 
 def make_filmed_task(name: str, seed: int, device: str = "cpu") -> Task:

@@ -24,6 +24,8 @@ class Task(VecEnv):
     num_envs: int
     num_actions: int
     num_obs: int
+    made_to: tuple[str, int, str, int] | None = None
+    """Name, environments, device and processes that `make_task` was asked for."""
     step_dt: float
     """Seconds between two actions."""
     num_modes: int = 0
