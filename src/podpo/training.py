@@ -145,7 +145,7 @@ class Training:
         config, algorithm = self.config, self.algorithm
         start = time.perf_counter()
         task_metrics: dict[str, list[Tensor]] = {}
-        with torch.inference_mode():
+        with torch.inference_mode(), self._few_threads():
             obs = self.task.get_observations().to(self.device)
             for _ in range(config.num_steps_per_env):
                 obs, rewards, dones, extras = self.task.step(algorithm.act(obs))
@@ -178,6 +178,16 @@ class Training:
             **{name: torch.stack(values).mean().item() for name, values in task_metrics.items()},
         }
 
+    @contextmanager
+    def _few_threads(self) -> Iterator[None]:
+        """Keep the networks to one thread where the cores are busy simulating; more would only wait for a turn."""
+        before = torch.get_num_threads()
+        torch.set_num_threads(1 if self.config.num_processes > 1 else before)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)
+
     def _evaluate(self, metrics: Metrics, display: ProgressDisplay) -> dict[str, Evaluation]:
         """Evaluate without touching training's random numbers; keeps the best state by noise-free return."""
         config = self.config
@@ -189,7 +199,8 @@ class Training:
             policy = self.algorithm.get_policy()
             policy.eval()
             policies = {noise: deployed(policy, noise) for noise in config.eval_deployments}
-            results = evaluate_side_by_side(policies, self._evaluation_task)
+            with self._few_threads():
+                results = evaluate_side_by_side(policies, self._evaluation_task)
             policy.train()
         if self.iteration == self._evaluated_iteration:
             return results
