@@ -32,9 +32,11 @@ class Crew:
     def __init__(self, size: int) -> None:
         context = get_context("spawn")
         self.pipes: list[Any] = []
+        self.processes: list[Any] = []
         for _ in range(size):
             ours, theirs = context.Pipe()
-            context.Process(target=_serve, args=(theirs,), daemon=True).start()
+            self.processes.append(context.Process(target=_serve, args=(theirs,), daemon=True))
+            self.processes[-1].start()
             theirs.close()
             self.pipes.append(ours)
         self.num_tasks = 0
