@@ -24,6 +24,7 @@ LEVELS = [
         "tasks.task",
         "tasks.robot_task",
         "tasks.go2_walk",
+        "tasks.sharded",
         "tasks",
         "tasks.toy",
         "tasks.toy_drawing",

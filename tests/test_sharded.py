@@ -15,7 +15,7 @@ from podpo.run_folder import create_run
 from podpo.tasks import make_task
 from podpo.tasks.sharded import SEED_STRIDE, Crew
 from podpo.training import Training
-from podpo.validation import ConfigError
+from podpo.validation import ConfigError, ProcessDiedError
 
 pytestmark = pytest.mark.slow
 
@@ -78,5 +78,5 @@ def test_errors_come_through_and_a_dead_process_is_named() -> None:
     Crew.by_size.clear()
     other: Any = make_task("point-track", 4, 1, num_processes=2)
     other.crew.processes[1].kill()
-    with pytest.raises(RuntimeError, match="has died"):
+    with pytest.raises(ProcessDiedError, match="has died"):
         other.step(torch.zeros(4, 12))

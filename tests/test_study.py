@@ -96,7 +96,9 @@ def test_a_worker_that_dies_takes_only_its_run_along(tmp_path: Path) -> None:
     killer.join()
     assert found[1] == "its process ended with code -9"
     for seed in (2, 3):
-        evaluations, iterations = found[seed]
+        outcome = found[seed]
+        assert not isinstance(outcome, str), outcome
+        evaluations, iterations = outcome
         assert [row["iteration"] for row in evaluations] == ["2", "4"]
         assert len(iterations) == 4
 

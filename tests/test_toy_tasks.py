@@ -31,6 +31,7 @@ def test_point_track_moves_and_pays_as_described() -> None:
 
 def test_point_track_ends_where_the_points_stray() -> None:
     task = make_task("point-track", 2, 0)
+    assert isinstance(task, PointTrack)
     task.state["position"][1] = 4.0
     _, _, dones, extras = task.step(torch.zeros(2, 12))
     assert dones.tolist() == [False, True]
@@ -38,7 +39,9 @@ def test_point_track_ends_where_the_points_stray() -> None:
 
 
 def test_phase_rates_cover_their_range() -> None:
-    rates = make_task("point-track", 500, 0).state["phase_rate"]
+    task = make_task("point-track", 500, 0)
+    assert isinstance(task, PointTrack)
+    rates = task.state["phase_rate"]
     assert rates.min() >= 0.05
     assert rates.max() <= 0.35
     assert rates.max() - rates.min() > 0.29

@@ -21,7 +21,7 @@ from podpo.config import AlgorithmName, Deployment, RunConfig
 from podpo.installation import uses_gpu
 from podpo.presets import DEFAULT_TASK, preset
 from podpo.run_folder import find_run
-from podpo.validation import ConfigError, DivergedError, near_and_known, require
+from podpo.validation import ConfigError, DivergedError, ProcessDiedError, near_and_known, require
 
 DESCRIPTION = "Train robots with one-step generative policies."
 INTERRUPTED = 130
@@ -240,7 +240,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Threads that wait for each other would otherwise burn the core that another training needs.
         os.environ.setdefault("GOMP_SPINCOUNT", "1000")
         return parse(given).run()
-    except DivergedError as error:
+    except (DivergedError, ProcessDiedError) as error:
         print(f"podpo: {error}", file=sys.stderr)
         return 1
     except ConfigError as error:

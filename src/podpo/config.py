@@ -283,8 +283,6 @@ class RunConfig:
         require(
             self.num_processes <= self.num_envs, "num_processes", self.num_processes, f"use {self.num_envs} or fewer"
         )
-        on_cpu = self.device in ("auto", "cpu")
-        require(self.num_processes == 1 or on_cpu, "num_processes", self.num_processes, "use 1 on a GPU")
         samples = self.num_envs * self.num_steps_per_env
         require(
             samples >= self.algorithm.num_mini_batches,

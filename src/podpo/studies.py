@@ -56,95 +56,57 @@ def go2_search(on_gpu: bool) -> Study:
     return Study("go2-search", "Which settings learn best on go2-walk?", tuple(variants), (101,))
 
 
-@dataclass(frozen=True)
-class CpuSearch:
-    """Settings drawn at random, as many for PPO as for PODPO, each for the same time on one core."""
-
-    shared: dict[str, tuple[Any, ...]]
-    """Choices for both, drawn alike."""
-    own: dict[AlgorithmName, dict[str, tuple[Any, ...]]]
-    num_draws: int
-    seconds: float
-    seed: int
-
-
-CPU_SEARCHES = {
-    "go2-cpu-search": CpuSearch(
-        shared={
-            "num_envs, num_steps_per_env": ((128, 24), (256, 24), (128, 48)),
-            "hidden_dims": ((128, 128), (256, 128, 64)),
-            "noise_std": (0.3, 0.5, 1.0),
-            "num_learning_epochs": (3, 5),
-            "num_mini_batches": (4, 8),
-            "gamma": (0.97, 0.99),
-        },
-        own={
-            "podpo": {
-                "learning_rate": (2e-4, 5e-4, 1e-3),
-                "temperatures": ((0.02, 0.15, 2.0), (2.0,)),
-                "exploration_std": (0.0, 0.1, 0.2),
-            },
-            "ppo": {"desired_kl": (0.01, 0.03, 0.1), "entropy_coef": (0.0, 0.001, 0.005)},
-        },
-        num_draws=7,
-        seconds=400.0,
-        seed=101,
-    ),
-    # The first has shown: the full initial spread, longer rollouts and a nearer horizon learn to follow commands; and
-    # on a CPU most of the time went into the ELU.
-    "go2-cpu-search-2": CpuSearch(
-        shared={
-            "num_envs, num_steps_per_env": ((128, 48), (256, 48)),
-            "hidden_dims": ((128, 128), (256, 128)),
-            "activation": ("swish",),
-            "num_learning_epochs": (3, 5),
-            "gamma": (0.97, 0.98),
-        },
-        own={
-            "podpo": {
-                "learning_rate": (1e-3, 2e-3),
-                "temperatures": ((0.02, 0.15, 2.0), (2.0,)),
-                "exploration_std": (0.1, 0.2),
-            },
-            "ppo": {"desired_kl": (0.01, 0.02), "entropy_coef": (0.001, 0.003, 0.005, 0.01)},
-        },
-        num_draws=8,
-        seconds=450.0,
-        seed=102,
-    ),
+CPU_SEARCH_S = 400.0
+NUM_DRAWS = 7
+"""Settings that the search for a CPU draws for each algorithm."""
+SHARED_CHOICES: dict[str, tuple[Any, ...]] = {
+    "num_envs, num_steps_per_env": ((128, 24), (256, 24), (128, 48)),
+    "hidden_dims": ((128, 128), (256, 128, 64)),
+    "noise_std": (0.3, 0.5, 1.0),
+    "num_learning_epochs": (3, 5),
+    "num_mini_batches": (4, 8),
+    "gamma": (0.97, 0.99),
+}
+OWN_CHOICES: dict[AlgorithmName, dict[str, tuple[Any, ...]]] = {
+    "podpo": {
+        "learning_rate": (2e-4, 5e-4, 1e-3),
+        "temperatures": ((0.02, 0.15, 2.0), (2.0,)),
+        "exploration_std": (0.0, 0.1, 0.2),
+    },
+    "ppo": {"desired_kl": (0.01, 0.03, 0.1), "entropy_coef": (0.0, 0.001, 0.005)},
 }
 
 
-def go2_cpu_search(name: str) -> Study:
-    search = CPU_SEARCHES[name]
+def go2_cpu_search(on_gpu: bool) -> Study:
+    """As many settings for PPO as for PODPO, drawn at random (what both have, alike), for the same time on one core."""
     dice = random.Random(0)
-    shared = _balanced_draws(search.shared, search.num_draws, dice)
+    shared = _balanced_draws(SHARED_CHOICES, dice)
     variants = [
-        _drawn(algorithm, theirs | own, set(search.own[algorithm]), search.seconds)
-        for algorithm in ALGORITHMS
-        for theirs, own in zip(shared, _balanced_draws(search.own[algorithm], search.num_draws, dice), strict=True)
+        _drawn(name, theirs | own)
+        for name in ALGORITHMS
+        for theirs, own in zip(shared, _balanced_draws(OWN_CHOICES[name], dice), strict=True)
     ]
-    return Study(name, "Which settings learn go2-walk fastest on one core?", tuple(variants), (search.seed,))
+    return Study("go2-cpu-search", "Which settings learn go2-walk fastest on one core?", tuple(variants), (101,))
 
 
-def _balanced_draws(choices: dict[str, tuple[Any, ...]], count: int, dice: random.Random) -> list[dict[str, Any]]:
+def _balanced_draws(choices: dict[str, tuple[Any, ...]], dice: random.Random) -> list[dict[str, Any]]:
     """Settings in which each value of a choice occurs about as often as the others."""
     columns = []
     for values in choices.values():
-        column = [values[i % len(values)] for i in range(count)]
+        column = [values[i % len(values)] for i in range(NUM_DRAWS)]
         dice.shuffle(column)
         columns.append(column)
     return [dict(zip(choices, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
-def _drawn(name: AlgorithmName, drawn: dict[str, Any], own: set[str], seconds: float) -> Variant:
+def _drawn(name: AlgorithmName, drawn: dict[str, Any]) -> Variant:
     label = f"{name}: " + "; ".join(f"{key} = {value}" for key, value in drawn.items())
     settings = dict(drawn)
     num_envs, num_steps = settings.pop("num_envs, num_steps_per_env")
-    networks = {"hidden_dims": settings.pop("hidden_dims"), "activation": settings.pop("activation", "elu")}
-    actor = ActorConfig(noise_std=settings.pop("noise_std", 1.0), **networks)
+    networks = {"hidden_dims": settings.pop("hidden_dims")}
+    actor = ActorConfig(noise_std=settings.pop("noise_std"), **networks)
     if name == "ppo":
-        settings["ppo"] = PPOConfig(**{key: settings.pop(key) for key in own})
+        settings["ppo"] = PPOConfig(**{key: settings.pop(key) for key in OWN_CHOICES["ppo"]})
     algorithm = AlgorithmConfig(name=name, actor=actor, critic=NetworkConfig(**networks), **settings)
     base = preset("go2-walk", name)
     config = replace(
@@ -154,7 +116,7 @@ def _drawn(name: AlgorithmName, drawn: dict[str, Any], own: set[str], seconds: f
         num_processes=1,
         num_steps_per_env=num_steps,
         max_iterations=10_000,
-        max_time=seconds,
+        max_time=CPU_SEARCH_S,
         eval_interval=200,
         eval_episodes=32,
         eval_deployments=("zero", "sample", "mean"),
@@ -174,7 +136,7 @@ def go2_fixed(on_gpu: bool) -> Study:
 
 
 STUDIES: dict[str, Callable[[bool], Study]] = {
-    **{name: lambda on_gpu, name=name: go2_cpu_search(name) for name in CPU_SEARCHES},
+    "go2-cpu-search": go2_cpu_search,
     "go2-search": go2_search,
     "go2": go2,
     "go2-fixed": go2_fixed,

@@ -32,7 +32,7 @@ from podpo.progress import ProgressDisplay
 from podpo.run_folder import RunFolder, write_json
 from podpo.tasks import make_task
 from podpo.tasks.task import Task
-from podpo.validation import ConfigError, require_finite
+from podpo.validation import ConfigError, require, require_finite
 
 NOISE_WORDS = {"zero": "without noise", "sample": "sampled", "mean": "averaged"}
 EPISODES_REMEMBERED = 100
@@ -84,6 +84,8 @@ class Training:
         self.config, self.folder = config, folder
         self.console = console or Console()
         self.device = resolve_device(config.device, config.task)
+        on_cpu = self.device == "cpu"
+        require(config.num_processes == 1 or on_cpu, "num_processes", config.num_processes, "use 1 on a GPU")
         check_logger(config.logger)
         self.task = self._make_task(config.num_envs, config.seed, reuse and reuse.task)
         if config.desynchronize_episodes:

@@ -28,6 +28,10 @@ class DivergedError(Exception):
         )
 
 
+class ProcessDiedError(Exception):
+    """A process that simulates is gone, and what it simulated with it."""
+
+
 def require_finite(measured: Mapping[str, float]) -> None:
     """Refuse to go on from an update of which not all numbers are finite."""
     broken = {name: number for name, number in measured.items() if not math.isfinite(number)}

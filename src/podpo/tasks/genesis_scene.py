@@ -22,7 +22,7 @@ FRAME_SIZE = (480, 360)
 
 def start(device: str, seed: int) -> None:
     """Start the simulator, which a process can do once and for one device."""
-    backend = gs.cuda if device.startswith("cuda") else gs.cpu
+    backend = gs.constants.backend.cuda if device.startswith("cuda") else gs.constants.backend.cpu
     if not gs._initialized:
         with contextlib.redirect_stdout(io.StringIO()):
             gs.init(backend=backend, seed=seed, logging_level="error")
@@ -97,6 +97,6 @@ class Scene:
 
     def look(self, from_m: Sequence[float], at_m: Sequence[float]) -> Any:
         """A picture `[H, W, 3]` of bytes."""
-        self.scene.visualizer.update()
+        self.scene.visualizer.update()  # pyright: ignore[reportOptionalMemberAccess]
         self.camera.set_pose(pos=tuple(from_m), lookat=tuple(at_m))
         return self.camera.render()[0]

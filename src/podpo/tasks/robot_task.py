@@ -166,14 +166,14 @@ class RobotTask(Task):
 
     def desynchronize(self) -> None:
         lengths = torch.empty(self.num_envs, device=self.device).uniform_(generator=self.generator)
-        self.episode_length_buf = (lengths * self.max_episode_length).long()
+        self.state["episode_length"].copy_((lengths * self.max_episode_length).long())
 
     @property
     def episode_length_buf(self) -> Tensor:
         return self.state["episode_length"]
 
     @episode_length_buf.setter
-    def episode_length_buf(self, lengths: Tensor) -> None:
+    def episode_length_buf(self, lengths: Tensor) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
         self.state["episode_length"].copy_(lengths)  # in place, for the CUDA graph
 
     def state_dict(self) -> dict[str, Tensor]:

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.multiprocessing import get_context
 
 from podpo.tasks.task import Task
+from podpo.validation import ProcessDiedError
 
 SEED_STRIDE = 10_000_019
 """From the seed of one process to that of the next."""
@@ -55,9 +56,12 @@ class Crew:
             for pipe, message in zip(self.pipes, messages, strict=True):
                 pipe.send(message)
             answers = [pipe.recv() for pipe in self.pipes]
-        except (EOFError, BrokenPipeError):
+        except (EOFError, ConnectionError):
             type(self).by_size.clear()
-            raise RuntimeError("a process of the simulator has died; was the memory full?") from None
+            raise ProcessDiedError(
+                "a process of the simulator has died (was the memory full?); a training goes on from its last "
+                "checkpoint with --resume"
+            ) from None
         for answer in answers:
             if isinstance(answer, Exception):
                 raise answer
@@ -88,7 +92,7 @@ class ShardedTask(Task):
         self.log = torch.zeros(num_processes, len(self.log_names)).share_memory_()
         self.crew.ask(
             *(
-                ("share", self.id, ({name: tensor[share] for name, tensor in self.shared.items()}, self.log[i]))
+                ("share", self.id, ({n: tensor[share] for n, tensor in self.shared.items()}, self.log[i], sizes[i][1]))
                 for i, share in enumerate(self.shares)
             )
         )
@@ -125,7 +129,7 @@ class ShardedTask(Task):
         return self.shared["lengths"]
 
     @episode_length_buf.setter
-    def episode_length_buf(self, lengths: Tensor) -> None:
+    def episode_length_buf(self, lengths: Tensor) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
         self.crew.ask(*(("set_lengths", self.id, (lengths[share].clone(),)) for share in self.shares))
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -159,14 +163,16 @@ class _Share:
         task = self.task
         _, _, _, extras = task.step(torch.zeros(task.num_envs, task.num_actions))
         names = ("num_actions", "num_obs", "max_episode_length", "step_dt", "cfg")
-        lists = {"measures": list(extras.get("measures", {})), "log": list(extras.get("log", {}))}
+        self.log_names = list(extras.get("log", {}))  # of a task that logs at every step
+        lists = {"measures": list(extras.get("measures", {})), "log": self.log_names}
         return {name: getattr(task, name) for name in names} | lists
 
-    def share(self, tensors: dict[str, Tensor], log: Tensor) -> None:
+    def share(self, tensors: dict[str, Tensor], log: Tensor, seed: int) -> None:
         self.shared, self.log = tensors, log
-        self.reset(int(self.task.cfg["seed"]))
+        self.reset(seed)
 
     def step(self) -> None:
+        extras: dict[str, Any]
         obs, rewards, dones, extras = self.task.step(self.shared["actions"])
         self._show(obs)
         self.shared["rewards"].copy_(rewards)
@@ -175,8 +181,8 @@ class _Share:
         self.shared["final_obs"].copy_(extras["final_obs"]["policy"])
         for i, value in enumerate(extras.get("measures", {}).values()):
             self.shared["measures"][:, i] = value
-        for i, value in enumerate(extras.get("log", {}).values()):
-            self.log[i] = value
+        for i, name in enumerate(self.log_names):
+            self.log[i] = extras["log"][name]
 
     def reset(self, seed: int | None) -> None:
         self._show(self.task.reset(seed))
