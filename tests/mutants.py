@@ -15,7 +15,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
-SUITE = ("test_drift.py", "test_returns.py", "test_algorithm.py", "test_actor.py")
+SUITE = (
+    "test_drift.py",
+    "test_returns.py",
+    "test_algorithm.py",
+    "test_actor.py",
+    "test_rewards.py",
+    "test_statistics.py",
+    "test_report.py",
+)
 NUM_WORKERS = 2
 
 
@@ -59,6 +67,14 @@ MUTANTS = (
         "action + self.noise_std * noise if self.skip else action\n\n    def sample",
         "action\n\n    def sample",
     ),
+    Mutant("tasks/rewards", "torch.exp(-error_squared", "torch.exp(error_squared"),
+    Mutant("tasks/rewards", "(height_m - target_m)", "(height_m + target_m)"),
+    Mutant("tasks/rewards", "command[:, 2] - ang_vel_b", "command[:, 1] - ang_vel_b"),
+    Mutant("statistics", "shape[-1] // 4", "shape[-1] // 8"),
+    Mutant("statistics", "0.5 * (gaps == 0)", "(gaps == 0)"),
+    Mutant("statistics", "[tail, 100 - tail]", "[2 * tail, 100 - 2 * tail]"),
+    Mutant("report", "most - free[v]", "free[v]"),
+    Mutant("report", "(goal - value[i - 1]) /", "(value[i] - goal) /"),
 )
 
 

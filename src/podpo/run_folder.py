@@ -193,9 +193,9 @@ def describe_run() -> dict[str, Any]:
 
 
 def commit() -> str:
-    """Commit of podpo's source; PODPO_COMMIT tells it where the source has come without its history."""
-    found = _git("rev-parse", "HEAD") + ("+changes" if _git("status", "--porcelain", "--", *SOURCES) else "")
-    return found or os.environ.get("PODPO_COMMIT", "")
+    """Commit of podpo's source; PODPO_COMMIT tells it where the source has come without its own history."""
+    changed = "+changes" if _git("status", "--porcelain", "--", *SOURCES) else ""
+    return os.environ.get("PODPO_COMMIT") or _git("rev-parse", "HEAD") + changed
 
 
 def describe_machine() -> str:
