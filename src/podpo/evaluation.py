@@ -22,6 +22,8 @@ from podpo.tasks.task import Task
 
 Policy = Callable[[TensorDict], Tensor]
 
+STEPS_BETWEEN_LOOKS = 20
+"""Steps after which an evaluation looks whether all episodes have ended."""
 SEED_OFFSETS = {"training": 1_000_003, "command": 2_000_003}
 """Evaluation episodes are never those that a policy was trained on, nor those of `podpo eval` the ones by which
 training chose its best checkpoint."""
@@ -84,7 +86,7 @@ def roll_out(policy: Policy, task: Task) -> Rollouts:
     failed = torch.zeros_like(running)
     mode, context = torch.full((2, task.num_envs), -1, dtype=torch.long, device=task.device)
     measures: dict[str, Tensor] = {}
-    for _ in range(int(task.max_episode_length)):
+    for step in range(int(task.max_episode_length)):
         obs, rewards, dones, extras = task.step(policy(obs))
         total += rewards * running
         length += running
@@ -97,7 +99,7 @@ def roll_out(policy: Policy, task: Task) -> Rollouts:
             mode = torch.where(ending, extras["mode"], mode)
             context = torch.where(ending, extras["context"], context)
         running &= ~ending
-        if not running.any():
+        if step % STEPS_BETWEEN_LOOKS == 0 and not running.any():  # each look makes a GPU wait
             break
     return Rollouts(total, length, failed, mode, context, measures)
 

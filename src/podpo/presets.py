@@ -29,7 +29,7 @@ def go2_walk(algorithm: AlgorithmName, on_gpu: bool, task: str = "go2-walk") -> 
         networks: dict[str, Any] = {"hidden_dims": (512, 256, 128)}
         shared: dict[str, Any] = {}
         ppo = PPOConfig(entropy_coef=0.01, desired_kl=0.02)
-        run: dict[str, Any] = {"num_envs": 4096, "max_iterations": 400, "eval_interval": 50, "eval_episodes": 256}
+        run: dict[str, Any] = {"num_envs": 4096, "max_iterations": 400, "eval_interval": 100, "eval_episodes": 256}
     else:
         networks = {"hidden_dims": (128, 128), "activation": "swish"}  # torch's ELU is slow on a CPU
         shared = {"gamma": 0.97, "num_learning_epochs": 3}

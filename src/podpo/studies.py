@@ -132,7 +132,9 @@ def go2(on_gpu: bool) -> Study:
 
 
 def go2_fixed(on_gpu: bool) -> Study:
-    return Study("go2-fixed", "PODPO against PPO on one command", tuple(_against("go2-walk-fixed", on_gpu)), (1, 2, 3))
+    """Half as long: this task is learned in 120 iterations."""
+    variants = tuple(_against("go2-walk-fixed", on_gpu, max_iterations=200))
+    return Study("go2-fixed", "PODPO against PPO on one command", variants, (1, 2, 3))
 
 
 STUDIES: dict[str, Callable[[bool], Study]] = {
@@ -149,10 +151,10 @@ def find_study(name: str, on_gpu: bool) -> Study:
     return STUDIES[name](on_gpu)
 
 
-def _against(task: str, on_gpu: bool) -> Iterator[Variant]:
+def _against(task: str, on_gpu: bool, **run_settings: Any) -> Iterator[Variant]:
     """Both algorithms with their presets, and the robot that stands still."""
     for name in ALGORITHMS:
-        yield Variant(name, _changed(task, name, on_gpu, {}))
+        yield Variant(name, _changed(task, name, on_gpu, {}, **run_settings))
     yield Variant("zero", _changed(task, "podpo", on_gpu, {}), agent="zero")
 
 
