@@ -19,7 +19,7 @@ from rich.console import Console
 
 from podpo.checkpoint import read_checkpoint, write_checkpoint
 from podpo.config import PPOConfig, RunConfig
-from podpo.evaluation import deployed, evaluate, load_policy, random_agent, zero_agent
+from podpo.evaluation import deployed, evaluate, evaluate_side_by_side, load_policy, random_agent, zero_agent
 from podpo.metrics import CsvTable, read_table
 from podpo.run_folder import RunFolder, create_run, find_run, write_atomically
 from podpo.tasks import make_task
@@ -323,6 +323,52 @@ def test_an_evaluation_counts_one_episode_of_each_environment() -> None:
     assert result.return_mean == pytest.approx((1 + 3 + 4) / 3)
     assert result.length_mean == pytest.approx((1 + 3 + 4) / 3)
     assert result.survival == pytest.approx(1 / 3)
+
+
+def test_policies_are_evaluated_side_by_side() -> None:
+    """Each in its own environments; measures are means over all steps of all its episodes."""
+
+    class Pays(PointTrack):
+        max_episode_length = 3
+
+        def _advance(self, actions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return actions.mean(dim=1), (actions.mean(dim=1) > 1) & (torch.arange(4) == 3)
+
+        def step(self, actions: torch.Tensor) -> Any:
+            obs, rewards, dones, extras = super().step(actions)
+            return obs, rewards, dones, extras | {"measures": {"effort": 10 * actions[:, 0] + torch.arange(4)}}
+
+        def summarize(self, measures: Any) -> dict[str, float]:
+            return {"half_effort": measures["effort"] / 2}
+
+    policies = {"one": lambda obs: torch.ones(len(obs), 12), "two": lambda obs: 2 * torch.ones(len(obs), 12)}
+    results = evaluate_side_by_side(policies, Pays(4))
+    assert [results["one"].return_mean, results["one"].length_mean, results["one"].survival] == [3, 3, 1]
+    assert [results["two"].return_mean, results["two"].length_mean, results["two"].survival] == [(6 + 2) / 2, 2, 0.5]
+    assert results["one"].measures == {"half_effort": pytest.approx((10 + 11) / 2 / 2)}
+    # Environment 2 measures 22 three times, environment 3 fails after having measured 23 once.
+    assert results["two"].as_dict()["half_effort"] == pytest.approx((3 * 22 + 23) / 4 / 2)
+
+
+def test_a_training_may_start_in_the_middle_of_episodes(tmp_path: Path) -> None:
+    config = small_run(tmp_path, desynchronize_episodes=True)
+    ages = Training(config, create_run(config), Console(quiet=True)).task.episode_length_buf
+    assert len(ages.unique()) > 8
+    together = replace(config, desynchronize_episodes=False)
+    assert Training(together, create_run(together), Console(quiet=True)).task.episode_length_buf.max() == 0
+
+
+def test_a_training_in_the_simulator_of_another_is_as_one_of_its_own(tmp_path: Path) -> None:
+    first = run(small_run(tmp_path))
+    config = small_run(tmp_path, seed=2)
+    own = Training(config, create_run(config), Console(quiet=True))
+    expected = own.run()
+    borrowed = Training(config, create_run(config), Console(quiet=True), reuse=first)
+    assert borrowed.task is first.task
+    assert own.task is not first.task
+    assert borrowed.run() == expected
+    wider = small_run(tmp_path, num_envs=32)
+    assert Training(wider, create_run(wider), Console(quiet=True), reuse=first).task.num_envs == 32
 
 
 def test_a_task_that_ends_for_good_has_no_failures() -> None:
