@@ -83,6 +83,9 @@ def test_eval_sees_other_episodes_than_those_that_chose_the_best(
 
 
 def test_an_agent_is_filmed(here: Path) -> None:
+    assert main(["play", "random", "--task", "bandit", "--video", "sheet.png"]) == 0
+    with Image.open("sheet.png") as sheet:
+        assert sheet.size == (4 * 200, 3 * 200)
     assert main(["play", "random", "--task", "bandit", "--video", "film.gif"]) == 0
     with Image.open("film.gif") as film:
         assert film.n_frames == 31  # pyright: ignore[reportAttributeAccessIssue]
@@ -278,7 +281,7 @@ def test_flags_change_the_preset_of_their_task() -> None:
         ("eval nowhere", ["no run at 'nowhere'"]),
         ("eval zero --episodes 0", ["episodes = 0"]),
         ("plot latest", ["no run to take as 'latest'"]),
-        ("play zero --video film.avi", ["video = 'film.avi'", ".gif or .mp4"]),
+        ("play zero --video film.avi", ["video = 'film.avi'", ".gif, .mp4 or .png"]),
     ],
 )
 def test_bad_input_names_field_value_and_fix(

@@ -92,7 +92,7 @@ class Play(OfPolicy):
     """Film a policy."""
 
     video: Path
-    """File to write: .gif, or .mp4."""
+    """File to write: .mp4, .gif, or .png for a sheet of frames."""
     seed: int = 1
     """Seed of the episode."""
 

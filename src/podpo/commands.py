@@ -13,14 +13,14 @@ from rich.table import Column, Table
 
 from podpo.config import RunConfig
 from podpo.construction import resolve_device
-from podpo.evaluation import AGENTS, Policy, deployed, evaluate, evaluation_seed, load_policy
+from podpo.evaluation import AGENTS, Evaluation, Policy, deployed, evaluate, evaluation_seed, load_policy
 from podpo.installation import uses_gpu
 from podpo.presets import DEFAULT_TASK, preset
 from podpo.progress import UnbrokenConsole
 from podpo.run_folder import branch_run, create_run, discard_run, find_folder, find_run, write_records
 from podpo.tasks import is_simulated, make_filmed_task, make_task
 from podpo.tasks.task import Task
-from podpo.training import Training, check_resumed, write_summary
+from podpo.training import NOISE_WORDS, Training, check_resumed, write_summary
 from podpo.validation import ConfigError, DivergedError, require
 
 if TYPE_CHECKING:
@@ -71,6 +71,8 @@ def _train(training: Training, console: Console) -> int:
         console.print(f"what was saved before is in {folder.path / 'checkpoints'}", soft_wrap=True, highlight=False)
         raise
     write_summary(training, results)
+    if training.stop_signal is None:
+        _show_results({**results, "zero agent": training.evaluate_agent("zero")}, console)
     _draw(training, console)
     if training.iteration < config.max_iterations:
         console.print(
@@ -81,6 +83,17 @@ def _train(training: Training, console: Console) -> int:
         )
     console.print(folder.path, soft_wrap=True, highlight=False)
     return 0 if training.stop_signal is None else 128 + training.stop_signal
+
+
+def _show_results(results: dict[str, Evaluation], console: Console) -> None:
+    """The policy, with each noise that was evaluated, beside the agent that does nothing."""
+    columns = [NOISE_WORDS.get(name, "doing nothing") for name in results]
+    table = Table("", *(Column(column, justify="right") for column in columns))
+    numbers = [result.as_dict() for result in results.values()]
+    for label in numbers[0]:
+        cells = [row.get(label, "") for row in numbers]
+        table.add_row(label.replace("_", " "), *(f"{c:.3f}" if isinstance(c, float) else str(c) for c in cells))
+    console.print(table)
 
 
 def _draw(training: Training, console: Console) -> None:

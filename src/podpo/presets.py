@@ -38,7 +38,7 @@ def go2_walk(algorithm: AlgorithmName, on_gpu: bool, task: str = "go2-walk") -> 
             "num_envs": 128,
             "num_processes": min(num_cores(), MOST_PROCESSES),
             "num_steps_per_env": 48,
-            "max_iterations": 1500,
+            "max_iterations": 1300,
             "eval_interval": 250,
             "eval_episodes": 64,
         }

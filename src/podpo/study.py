@@ -62,13 +62,16 @@ class Worker:
     pipe: Connection
     job: Job | None = None
 
-    def dismiss(self) -> None:
-        """End the process, with time to save what it is at."""
-        self.pipe.close()  # whereupon an idle one ends by itself
-        self.process.join(timeout=PATIENCE_S if self.job is None else 0)
-        self.process.terminate()
-        self.process.join(timeout=PATIENCE_S)
-        self.process.kill()
+
+def dismiss(*workers: Worker) -> None:
+    """End processes, with time to save what they are at."""
+    for worker in workers:
+        worker.pipe.close()  # whereupon an idle one ends by itself
+        if worker.job is not None:
+            worker.process.terminate()
+    for worker in workers:
+        worker.process.join(timeout=PATIENCE_S)
+        worker.process.kill()
 
 
 def run_study(
@@ -131,12 +134,11 @@ def outcomes(
                     worker.process.join()
                     outcome = f"its process ended with code {worker.process.exitcode}"
                 if isinstance(outcome, str):  # who knows in what state the simulator or the GPU is now
-                    worker.dismiss()
+                    dismiss(worker)
                     workers[workers.index(worker)] = _hire(num_threads)
                 yield job, outcome
     finally:
-        for worker in workers:
-            worker.dismiss()
+        dismiss(*workers)
 
 
 def _hire(num_threads: int) -> Worker:
@@ -151,6 +153,7 @@ def _hire(num_threads: int) -> Worker:
 def work(pipe: Connection, num_threads: int) -> None:
     """Train what comes through the pipe, and send back the rows, or the error in words."""
     torch.set_num_threads(num_threads)
+    os.setsid()  # Ctrl-C is the study's to handle, which then asks each worker once to save and end
     training: Training | None = None
     while True:
         try:

@@ -26,7 +26,7 @@ from podpo.checkpoint import (
 )
 from podpo.config import RunConfig
 from podpo.construction import build_algorithm, resolve_device
-from podpo.evaluation import Evaluation, deployed, evaluate_side_by_side, evaluation_seed
+from podpo.evaluation import AGENTS, Evaluation, deployed, evaluate, evaluate_side_by_side, evaluation_seed
 from podpo.metrics import Metrics, check_logger
 from podpo.progress import ProgressDisplay
 from podpo.run_folder import RunFolder, write_json
@@ -227,6 +227,14 @@ class Training:
             + ", ".join(f"{result.return_mean:.2f} {NOISE_WORDS[noise]}" for noise, result in results.items())
         )
         return results
+
+    def evaluate_agent(self, name: str) -> Evaluation:
+        """What an agent earns that needs no training, on the episodes of the evaluations."""
+        seed = evaluation_seed(self.config.seed, "training")
+        num_envs = self.config.eval_episodes * len(self.config.eval_deployments)
+        self._evaluation_task = self._make_task(num_envs, seed, self._evaluation_task)
+        with self._few_threads():
+            return evaluate(AGENTS[name](self._evaluation_task), self._evaluation_task)
 
     # State --------------------------------------------------------------------------------------------------
 

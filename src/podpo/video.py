@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -14,16 +14,15 @@ from podpo.run_folder import write_atomically
 from podpo.tasks.task import Task
 from podpo.validation import ConfigError, require
 
+SHEET = (4, 3)
+"""Columns and rows of a sheet of frames."""
+
 
 def film(policy: Policy, task: Task, path: Path) -> None:
-    """Write one episode's length of `task` to a .gif or .mp4 file."""
-    require(path.suffix in (".gif", ".mp4"), "video", str(path), "end the name in .gif or .mp4")
+    """Write a film of `task` to a .gif or .mp4 file, or some of its frames side by side to a .png."""
+    require(path.suffix in WRITERS, "video", str(path), "end the name in .gif, .mp4 or .png")
     path.parent.mkdir(parents=True, exist_ok=True)
-    frames = _frames(policy, task)
-    if path.suffix == ".gif":
-        _write_gif(frames, path, task.film_fps)
-    else:
-        _write_mp4(frames, path, task.film_fps)
+    WRITERS[path.suffix](_frames(policy, task), path, task.film_fps)
 
 
 @torch.inference_mode()
@@ -34,6 +33,17 @@ def _frames(policy: Policy, task: Task) -> Iterator[np.ndarray]:
         obs, *_ = task.step(policy(obs))
         if step % task.film_stride == 0:
             yield task.render_frame()
+
+
+def _write_sheet(frames: Iterator[np.ndarray], path: Path, fps: int) -> None:
+    from PIL import Image
+
+    every = list(frames)
+    columns, rows = SHEET
+    picked = [every[i] for i in np.linspace(0, len(every) - 1, columns * rows).astype(int)]
+    lines = [np.concatenate(picked[i : i + columns], axis=1) for i in range(0, len(picked), columns)]
+    sheet = Image.fromarray(np.concatenate(lines, axis=0)).reduce(2)
+    write_atomically(path, lambda file: sheet.save(file, "PNG"))
 
 
 def _write_gif(frames: Iterator[np.ndarray], path: Path, fps: int) -> None:
@@ -64,3 +74,10 @@ def _write_mp4(frames: Iterator[np.ndarray], path: Path, fps: int) -> None:
     finally:
         writer.close()
     temporary.replace(path)
+
+
+WRITERS: dict[str, Callable[[Iterator[np.ndarray], Path, int], None]] = {
+    ".gif": _write_gif,
+    ".mp4": _write_mp4,
+    ".png": _write_sheet,
+}
