@@ -91,6 +91,9 @@ def test_a_reset_changes_no_other_environment(name: str) -> None:
     lengths = other.episode_length_buf.clone()
     lengths[0] = int(task.max_episode_length) - 1
     other.episode_length_buf = lengths
+    lengths = lengths.clone()
+    lengths[0] = getattr(task, "steps_per_command", 1) - 1  # so that, where commands change, they do in both
+    task.episode_length_buf = lengths
     actions = 0.3 * random_actions(task)
     obs, _, _, _ = task.step(actions)
     obs_other, _, dones, extras = other.step(actions)
