@@ -12,10 +12,19 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "podpo"
 
 TORCH_ALONE = {"drift", "returns", "tasks.rewards"}
-NO_TORCH = {"validation", "config", "presets", "studies", "installation", "cli", "__init__", "__main__"}
+NO_TORCH = {"validation", "config", "presets", "arguments", "studies", "installation", "cli", "__init__", "__main__"}
 LEVELS = [
     {"validation", "config", "drift", "returns", "installation", "statistics"},
-    {"actor", "ranks", "samples", "tasks.rewards", "tasks.cuda_graph", "tasks.modes", "tasks.genesis_scene"},
+    {
+        "actor",
+        "ranks",
+        "samples",
+        "episodes",
+        "tasks.rewards",
+        "tasks.cuda_graph",
+        "tasks.modes",
+        "tasks.genesis_scene",
+    },
     {
         "ppo_config",
         "warm_start",
@@ -31,7 +40,7 @@ LEVELS = [
         "presets",
         "run_folder",
     },
-    {"algorithm", "checkpoint", "metrics", "progress", "studies"},
+    {"algorithm", "checkpoint", "metrics", "progress", "studies", "arguments", "episodes"},
     {"construction"},
     {"evaluation"},
     {"training", "plots", "export", "video", "doctor"},
@@ -75,7 +84,8 @@ def test_every_module_has_a_level() -> None:
 @pytest.mark.parametrize("name", sorted(set.union(*LEVELS) - {"__init__"}))
 def test_imports_go_one_way(name: str) -> None:
     lazy = {"tasks": {"tasks.toy"}, "tasks.toy": {"tasks.toy_drawing"}}
-    typed_only = {"commands": {"cli"}}
+    lazy["arguments"] = {"commands", "doctor"}
+    typed_only = {"commands": {"arguments"}}
     for other in own_imports(modules()[name]):
         if other in typed_only.get(name, set()) | lazy.get(name, set()):
             continue

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from podpo.cli import COMMANDS as CLI_COMMANDS
+from podpo.arguments import COMMANDS as CLI_COMMANDS
 from podpo.cli import main, parse
 from podpo.drift import compute_V, drift_loss
 

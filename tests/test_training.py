@@ -21,10 +21,10 @@ from podpo.checkpoint import read_checkpoint, write_checkpoint
 from podpo.config import PPOConfig, RunConfig
 from podpo.evaluation import deployed, evaluate, evaluate_side_by_side, load_policy, random_agent, zero_agent
 from podpo.metrics import CsvTable, read_table
-from podpo.run_folder import RunFolder, create_run, find_run, write_atomically
+from podpo.run_folder import RunFolder, check_resumed, create_run, find_run, write_atomically
 from podpo.tasks import make_task
 from podpo.tasks.toy import PointTrack
-from podpo.training import Training, check_resumed
+from podpo.training import Training
 from podpo.validation import ConfigError
 
 

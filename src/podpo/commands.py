@@ -17,14 +17,14 @@ from podpo.evaluation import AGENTS, Evaluation, Policy, deployed, evaluate, eva
 from podpo.installation import uses_gpu
 from podpo.presets import DEFAULT_TASK, preset
 from podpo.progress import UnbrokenConsole
-from podpo.run_folder import branch_run, create_run, discard_run, find_folder, find_run, write_records
+from podpo.run_folder import branch_run, check_resumed, create_run, discard_run, find_folder, find_run, write_records
 from podpo.tasks import is_simulated, make_filmed_task, make_task
 from podpo.tasks.task import Task
-from podpo.training import NOISE_WORDS, Training, check_resumed, write_summary
+from podpo.training import NOISE_WORDS, Training, write_summary
 from podpo.validation import ConfigError, DivergedError, require
 
 if TYPE_CHECKING:
-    from podpo.cli import Bench, Eval, Export, Play, Plot, Report, StudyCommand
+    from podpo.arguments import Bench, Eval, Export, Play, Plot, Report, StudyCommand
 
 
 def train(config: RunConfig, resume: str | None) -> int:

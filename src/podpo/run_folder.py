@@ -110,6 +110,24 @@ def branch_run(origin: RunFolder, checkpoint: Path, config: RunConfig) -> RunFol
     return branch
 
 
+FIXED_FOR_A_RUN = ("task", "num_envs", "num_processes", "num_steps_per_env", "seed", "desynchronize_episodes")
+FIXED_FOR_AN_ALGORITHM = ("name", "actor", "critic", "optimizer")
+
+
+def check_resumed(before: RunConfig, after: RunConfig) -> None:
+    """Refuse to go on with a run of another shape; schedules, limits and intervals may change."""
+    for names, old, new, where in (
+        (FIXED_FOR_A_RUN, before, after, ""),
+        (FIXED_FOR_AN_ALGORITHM, before.algorithm, after.algorithm, "algorithm."),
+    ):
+        for name in names:
+            if getattr(old, name) != getattr(new, name):
+                raise ConfigError(
+                    f"{where}{name} = {getattr(new, name)!r} cannot work: the run to resume has "
+                    f"{getattr(old, name)!r}. Leave it out, or start a new run."
+                )
+
+
 def discard_run(folder: RunFolder) -> None:
     """Remove a run that could not start, and the folders around it that it leaves empty."""
     shutil.rmtree(folder.path)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -26,47 +25,16 @@ from podpo.checkpoint import (
 )
 from podpo.config import RunConfig
 from podpo.construction import build_algorithm, resolve_device
+from podpo.episodes import Episodes
 from podpo.evaluation import AGENTS, Evaluation, deployed, evaluate, evaluate_side_by_side, evaluation_seed
 from podpo.metrics import Metrics, check_logger
 from podpo.progress import ProgressDisplay
 from podpo.run_folder import RunFolder, write_json
 from podpo.tasks import make_task
 from podpo.tasks.task import Task
-from podpo.validation import ConfigError, require, require_finite
+from podpo.validation import require, require_finite
 
 NOISE_WORDS = {"zero": "without noise", "sample": "sampled", "mean": "averaged"}
-EPISODES_REMEMBERED = 100
-"""Finished episodes in the running mean of the training return, as in rsl_rl."""
-
-
-class Episodes:
-    """Return and length of the episodes that training finishes."""
-
-    def __init__(self, num_envs: int, device: str) -> None:
-        self.running = torch.zeros(num_envs, 2, device=device)
-        self.finished: deque[tuple[float, float]] = deque(maxlen=EPISODES_REMEMBERED)
-        self._unread: list[tuple[Tensor, Tensor]] = []
-
-    def add(self, rewards: Tensor, dones: Tensor) -> None:
-        self.running = self.running + torch.stack([rewards, torch.ones_like(rewards)], dim=1)
-        ended = dones.bool()
-        self._unread.append((self.running, ended))
-        self.running = torch.where(ended.unsqueeze(1), 0.0, self.running)
-
-    def read(self) -> None:
-        """Take note of the episodes that ended; once per rollout, since a GPU must be waited for."""
-        totals, ended = (torch.stack(steps) for steps in zip(*self._unread, strict=True))
-        self.finished.extend((r, n) for r, n in totals[ended].tolist())
-        self._unread.clear()
-
-    def means(self) -> dict[str, float]:
-        if not self.finished:
-            return {}
-        returns, lengths = zip(*self.finished, strict=True)
-        return {
-            "Train/mean_reward": sum(returns) / len(returns),
-            "Train/mean_episode_length": sum(lengths) / len(lengths),
-        }
 
 
 class Training:
@@ -194,15 +162,13 @@ class Training:
         """Evaluate without touching training's random numbers; keeps the best state by noise-free return."""
         config = self.config
         with torch.random.fork_rng(devices=[self.device] if self.device.startswith("cuda") else []):
-            seed = evaluation_seed(config.seed, "training")
-            num_envs = config.eval_episodes * len(config.eval_deployments)
-            self._evaluation_task = self._make_task(num_envs, seed, self._evaluation_task)
+            task = self._fresh_evaluation_task()
             torch.manual_seed(config.seed)
             policy = self.algorithm.get_policy()
             policy.eval()
             policies = {noise: deployed(policy, noise) for noise in config.eval_deployments}
             with self._few_threads():
-                results = evaluate_side_by_side(policies, self._evaluation_task)
+                results = evaluate_side_by_side(policies, task)
             policy.train()
         if self.iteration == self._evaluated_iteration:
             return results
@@ -230,11 +196,15 @@ class Training:
 
     def evaluate_agent(self, name: str) -> Evaluation:
         """What an agent earns that needs no training, on the episodes of the evaluations."""
-        seed = evaluation_seed(self.config.seed, "training")
-        num_envs = self.config.eval_episodes * len(self.config.eval_deployments)
-        self._evaluation_task = self._make_task(num_envs, seed, self._evaluation_task)
+        task = self._fresh_evaluation_task()
         with self._few_threads():
-            return evaluate(AGENTS[name](self._evaluation_task), self._evaluation_task)
+            return evaluate(AGENTS[name](task), task)
+
+    def _fresh_evaluation_task(self) -> Task:
+        num_envs = self.config.eval_episodes * len(self.config.eval_deployments)
+        seed = evaluation_seed(self.config.seed, "training")
+        self._evaluation_task = self._make_task(num_envs, seed, self._evaluation_task)
+        return self._evaluation_task
 
     # State --------------------------------------------------------------------------------------------------
 
@@ -318,24 +288,6 @@ class Training:
         finally:
             for number, handler in previous.items():
                 signal.signal(number, handler)
-
-
-FIXED_FOR_A_RUN = ("task", "num_envs", "num_processes", "num_steps_per_env", "seed", "desynchronize_episodes")
-FIXED_FOR_AN_ALGORITHM = ("name", "actor", "critic", "optimizer")
-
-
-def check_resumed(before: RunConfig, after: RunConfig) -> None:
-    """Refuse to go on with a run of another shape; schedules, limits and intervals may change."""
-    for names, old, new, where in (
-        (FIXED_FOR_A_RUN, before, after, ""),
-        (FIXED_FOR_AN_ALGORITHM, before.algorithm, after.algorithm, "algorithm."),
-    ):
-        for name in names:
-            if getattr(old, name) != getattr(new, name):
-                raise ConfigError(
-                    f"{where}{name} = {getattr(new, name)!r} cannot work: the run to resume has "
-                    f"{getattr(old, name)!r}. Leave it out, or start a new run."
-                )
 
 
 def write_summary(training: Training, results: dict[str, Evaluation]) -> None:
