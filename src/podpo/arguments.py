@@ -134,7 +134,7 @@ class StudyCommand:
     """Train a whole study: every variant with every seed. What is there already is not run again."""
 
     name: Annotated[Positional[str], arg(metavar="NAME")]
-    """go2-search, go2 or go2-fixed."""
+    """go2, go2-fixed, go2-search or go2-cpu-search."""
     results: Path = Path("benchmarks/results")
     """Folder for the CSV files of all studies."""
     log_root: Path = Path("logs/study")
